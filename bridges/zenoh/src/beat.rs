@@ -4,8 +4,8 @@
 //! the last one, and return it to a bridge that was restarted: it continues there. A heartbeat is JSON:
 //!
 //! ```text
-//! {"bus": "…", "source": 1, "series": 2, "stream": 3, "numbering": 4, "beat": 17, "begins": 100, "until": 250,
-//!  "full": true, "topics": {"plant/pump": 12, "plant/boiler/temperature": 138}}
+//! {"bus": "…", "realm": 8, "edition": 9, "source": 1, "series": 2, "stream": 3, "numbering": 4, "beat": 17,
+//!  "begins": 100, "until": 250, "full": true, "topics": {"plant/pump": 12, "plant/boiler/temperature": 138}}
 //! ```
 //!
 //! While there are few topics, each heartbeat has all of them. Otherwise one has those that changed lately, and a part of
@@ -29,6 +29,16 @@ pub(crate) const REPEATS: u64 = 8;
 pub(crate) struct Beat {
     /// The id of the bus.
     pub(crate) bus: String,
+    /// Names the bridges that stand in for one another.
+    #[serde(default)]
+    pub(crate) realm: u32,
+    /// Names what the bridge exports: another one follows if the configuration is edited.
+    #[serde(default)]
+    pub(crate) edition: u32,
+    /// If the sequences of the bus have gone back, as those of a copy do: when, in milliseconds since 1970. The series is
+    /// then another one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) life: u64,
     pub(crate) source: u32,
     pub(crate) series: u32,
     pub(crate) stream: u16,
@@ -37,7 +47,7 @@ pub(crate) struct Beat {
     pub(crate) beat: u64,
     /// The first sequence that the numbering counts.
     pub(crate) begins: u64,
-    /// The sequence up to which it has counted.
+    /// The sequence up to which the bus was read, and its messages were given to Zenoh.
     pub(crate) until: u64,
     /// Where the numbering before this one ended, if the same bridge has begun a new one because it was overtaken, and
     /// how many messages of the bus were overwritten since.
@@ -85,6 +95,7 @@ impl Beat {
         let is_number = |number: &u64| *number <= Origin::NUMBER_LIMIT;
         let is_sound = numbers.iter().all(is_number)
             && is_number(&beat.unsent)
+            && is_number(&beat.life)
             && beat.begins <= beat.until
             && beat.bus.len() <= 64
             && beat.topics.iter().all(|(topic, count)| is_counted(topic) && is_number(count));
@@ -155,6 +166,11 @@ impl Table {
     pub(crate) fn count(&mut self, topic: &str, sequence: u64) -> u64 {
         self.head.until = sequence.saturating_add(1);
         self.count_more(topic)
+    }
+
+    /// Learns that all messages before this sequence were counted, or are not for this export.
+    pub(crate) fn read(&mut self, until: u64) {
+        self.head.until = self.head.until.max(until);
     }
 
     /// Counts something that has no sequence. Returns how many there were before.
@@ -231,6 +247,12 @@ impl Known {
 
     pub(crate) fn numbering(&self) -> u32 {
         self.beat.numbering
+    }
+
+    /// Returns how much memory it takes at most, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let topics = self.beat.topics.keys();
+        topics.fold(512, |sum, topic| sum.saturating_add(topic.len()).saturating_add(128))
     }
 
     /// Returns the last heartbeat with all topics, if they are known.

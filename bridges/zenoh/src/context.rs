@@ -99,6 +99,11 @@ impl Context {
         Self { session, ..self.clone() }
     }
 
+    /// Returns the context of the same bridge with other names.
+    pub(crate) fn with_identity(&self, identity: Identity) -> Self {
+        Self { identity, ..self.clone() }
+    }
+
     pub(crate) fn life(&self) -> &Arc<Life> {
         &self.life
     }

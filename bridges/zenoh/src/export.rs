@@ -16,7 +16,7 @@ use crate::limit::warn_rarely;
 use crate::loss::{self, LossReport};
 use crate::order::StreamKey;
 use crate::send::Sending;
-use crate::witness;
+use crate::witness::{self, Continued};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
@@ -42,6 +42,8 @@ pub(crate) struct Plan {
     pub(crate) patterns: Vec<Pattern>,
     pub(crate) prefix: Prefix,
     pub(crate) stream: u16,
+    /// See [`Beat::edition`].
+    edition: u32,
     pub(crate) history: bool,
     pub(crate) relay: bool,
     gating: bool,
@@ -52,7 +54,9 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn new(index: usize, export: &Export) -> Result<Self, BridgeError> {
+    /// Checks the export with this index of a realm.
+    pub(crate) fn new(realm: &str, exports: &[Export], index: usize) -> Result<Self, BridgeError> {
+        let export = &exports[index];
         let setting = |name: &str| format!("export {}: {name}", index + 1);
         if export.patterns.is_empty() {
             return Err(BridgeError::Config {
@@ -67,7 +71,12 @@ impl Plan {
             encoding.extend(pattern.into_iter().map(|pattern| (pattern, name.clone())));
         }
         Ok(Self {
-            stream: identity::stream(&patterns, &export.prefix),
+            stream: {
+                let of_prefix = exports.iter().take(index);
+                let of_prefix = of_prefix.filter(|other| other.prefix == export.prefix).count();
+                identity::stream(realm, &export.prefix, of_prefix)
+            },
+            edition: identity::edition(exports),
             prefix: Prefix::new(&setting("prefix"), &export.prefix)?,
             patterns,
             history: export.history,
@@ -100,25 +109,34 @@ impl Plan {
         found.map_or(Encoding::APPLICATION_OCTET_STREAM, |(_, name)| Encoding::from(name.as_str()))
     }
 
-    /// Returns where to begin, and the counts: those of the predecessor, if its last heartbeat is given and its messages
-    /// are of this bus; else new ones.
-    pub(crate) fn begin(&self, context: &Context, last: Option<Beat>, end: u64) -> Table {
-        let identity = &context.identity;
-        if let Some(last) = last
-            && last.key() == identity.stream(self.stream)
-            && last.until <= end.max(end_of(context).unwrap_or(end))
-        {
-            context.counting.resumed.one();
-            tracing::info!(stream = self.stream, from = last.until, "the export continues");
-            return Table::begin(Beat { overtaken: None, replayed_from: None, ..last });
-        }
-        Table::begin(self.fresh(context, end))
+    /// Returns where to begin, and the counts. `last` are the last heartbeats of all exports that the predecessor had.
+    ///
+    /// If the configuration was edited, topics may have moved from one export to another one. So all exports begin where
+    /// the first one ended, and importers drop what they have by its number.
+    pub(crate) fn begin(&self, context: &Context, last: &[&Beat], end: u64) -> Table {
+        let first = match witness::continued(last, self.stream, self.edition) {
+            Continued::Numbering(last) => {
+                context.counting.resumed.one();
+                tracing::info!(stream = self.stream, from = last.until, "the export continues");
+                let (overtaken, replayed_from, replayed, unsent) = (None, None, None, 0);
+                let (edition, last) = (self.edition, last.clone());
+                let head = Beat { edition, overtaken, replayed_from, replayed, unsent, ..last };
+                return Table::begin(head);
+            }
+            Continued::From(first) => first,
+            Continued::Nothing => end,
+        };
+        tracing::info!(stream = self.stream, from = first, "the export begins");
+        Table::begin(self.fresh(context, first))
     }
 
     fn fresh(&self, context: &Context, begins: u64) -> Beat {
         let StreamKey { source, series, stream } = context.identity.stream(self.stream);
         Beat {
             bus: context.identity.bus.clone(),
+            realm: context.identity.realm,
+            edition: self.edition,
+            life: context.identity.life,
             source,
             series,
             stream,
@@ -249,12 +267,12 @@ impl Exporting {
             since_clock += 1;
             if since_clock >= CLOCK_EVERY {
                 since_clock = 0;
-                due = self.beat_if_due(due);
+                due = self.beat_if_due(due, subscriber.sequence());
             }
             let received = match subscriber.try_receive() {
                 Ok(None) => {
                     self.sending.flush();
-                    due = self.beat_if_due(due);
+                    due = self.beat_if_due(due, subscriber.sequence());
                     since_clock = 0;
                     let left = due.saturating_duration_since(Instant::now());
                     // Of an own sleep, so that no borrow of the first call remains.
@@ -264,9 +282,11 @@ impl Exporting {
             };
             self.take(received)?;
         }
+        let mut read = subscriber.sequence();
         if self.context.state() == State::Stopped {
-            self.send_rest(&mut subscriber)?;
+            read = self.send_rest(&mut subscriber)?;
         }
+        self.read(read);
         self.beat(true);
         // For the export that follows in this process, if no importer can tell it.
         self.context.witness.take(&self.plan.prefix, &lock(&self.table).full());
@@ -297,17 +317,26 @@ impl Exporting {
     }
 
     /// Sends what was published before the bridge was asked to stop. What is published meanwhile is left to a successor.
-    fn send_rest(&mut self, subscriber: &mut Subscriber) -> Result<(), ReceiveError> {
+    /// Returns the sequence up to which all is sent.
+    fn send_rest(&mut self, subscriber: &mut Subscriber) -> Result<u64, ReceiveError> {
         let deadline = Instant::now() + LEAVE_WITHIN;
-        let Ok(end) = end_of(&self.context) else { return Ok(()) };
-        while Instant::now() < deadline {
+        let Ok(end) = end_of(&self.context) else { return Ok(subscriber.sequence()) };
+        while Instant::now() < deadline && subscriber.sequence() < end {
             match subscriber.try_receive() {
-                Ok(None) => return Ok(()),
-                Ok(Some(message)) if message.sequence() >= end => return Ok(()),
+                Ok(None) => break,
+                Ok(Some(message)) if message.sequence() >= end => return Ok(end),
                 received => self.take(received)?,
             }
         }
-        Ok(())
+        Ok(subscriber.sequence())
+    }
+
+    /// Learns that all messages before this sequence are sent, or not for this export.
+    fn read(&self, until: u64) {
+        // Those that were overwritten are reported with the next message.
+        if self.skipped.is_none() {
+            lock(&self.table).read(until);
+        }
     }
 
     /// Waits until importers have the last heartbeat: Zenoh drops what it has not sent when a session is closed.
@@ -320,10 +349,11 @@ impl Exporting {
         let deadline = Instant::now() + LAST;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let Plan { prefix, stream, .. } = &*self.plan;
-            let beats = witness::ask(session, prefix, &identity.bus, *stream, left);
+            let name = witness::name("witness", &identity.bus, self.plan.stream);
+            let key = self.plan.prefix.control(&name);
+            let asked = witness::ask(session, &key, &identity.bus, left);
             let is_missing = |beat: &Beat| beat.numbering == numbering && beat.until < until;
-            if left.is_zero() || !beats.iter().any(is_missing) {
+            if left.is_zero() || !asked.beats.iter().any(is_missing) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -421,11 +451,13 @@ impl Exporting {
         }
     }
 
-    fn beat_if_due(&mut self, due: Instant) -> Instant {
+    fn beat_if_due(&mut self, due: Instant, read: u64) -> Instant {
         let now = Instant::now();
         if now < due {
             return due;
         }
+        self.sending.flush();
+        self.read(read);
         self.beat(false);
         now + self.context.heartbeat
     }

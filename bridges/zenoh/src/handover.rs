@@ -126,9 +126,9 @@ pub(crate) fn run(context: &Arc<Context>, plans: &Plans, ranks: &Ranks) -> Resul
 fn listen(context: &Arc<Context>, plans: &Plans) -> Result<Vec<Subscriber<()>>, BridgeError> {
     let mut subscribers = Vec::new();
     for plan in &plans.exports {
-        let name = witness::name("beat", &context.identity.bus, plan.stream);
+        // The other bridge may have another edition of the configuration.
+        let key = plan.prefix.control(&format!("beat/{}/*", context.identity.bus));
         let (told, plan) = (context.clone(), plan.clone());
-        let key = plan.prefix.control(&name);
         let subscriber = context
             .session
             .declare_subscriber(key)
@@ -175,6 +175,49 @@ fn complete(context: &Arc<Context>, plans: &Plans) {
     }
 }
 
+/// Asks importers where the exports of this bus's last bridge ended. Returns their heartbeats, and the context to export
+/// in: the series is another one if the bus is not as that bridge left it, because its numbers name other messages.
+fn predecessor(
+    context: &Arc<Context>,
+    plans: &Plans,
+) -> Result<(Arc<Context>, Vec<Beat>), BridgeError> {
+    let identity = &context.identity;
+    let name = format!("witness/{}/*", identity.bus);
+    let mut keys = BTreeSet::from([format!("**/{}/{name}", crate::key::CONTROL)]);
+    // No wildcard matches these.
+    let verbatim = plans.exports.iter().filter(|plan| plan.prefix.has_verbatim());
+    keys.extend(verbatim.map(|plan| plan.prefix.control(&name)));
+    let mut beats = Vec::new();
+    for plan in &plans.exports {
+        beats.extend(context.witness.last(&plan.prefix, &identity.bus));
+    }
+    for key in keys.iter().filter(|_| !plans.exports.is_empty()) {
+        beats.extend(witness::ask(&context.session, key, &identity.bus, ANSWER).beats);
+    }
+    beats.retain(|beat| beat.realm == identity.realm && beat.source == identity.source);
+    let is_known = !beats.is_empty();
+    beats.retain(|beat| identity.with_life(beat.life).series == beat.series);
+    let life = beats.iter().map(|beat| beat.life).max().unwrap_or(0);
+    beats.retain(|beat| beat.life == life);
+    let end = end_of(context)?;
+    if is_known && beats.is_empty() {
+        tracing::warn!(
+            "the bus is a copy, or was restored from one: what it sends gets new numbers"
+        );
+        return Ok((context.clone(), beats));
+    }
+    if let Some(beat) = beats.iter().find(|beat| beat.until > end) {
+        tracing::warn!(
+            end,
+            sent = beat.until,
+            "the bus has gone back to an earlier state: what it sends gets new numbers"
+        );
+        let identity = identity.with_life(crate::identity::next_life(life));
+        return Ok((Arc::new(context.with_identity(identity)), Vec::new()));
+    }
+    Ok((Arc::new(context.with_identity(identity.with_life(life))), beats))
+}
+
 /// A bridge at work.
 struct Running {
     exporters: Vec<Exporter>,
@@ -206,12 +249,10 @@ impl Running {
             let importer = Importer::start(context.clone(), plans.imports.clone(), plans.queue)?;
             running.importer = Some(importer);
         }
+        let (context, beats) = &predecessor(context, plans)?;
+        let last = witness::predecessors(beats, oldest_of(context)?);
         for plan in &plans.exports {
-            let bus = &context.identity.bus;
-            let mut beats = witness::ask(&context.session, &plan.prefix, bus, plan.stream, ANSWER);
-            beats.extend(context.witness.last(&plan.prefix, bus, plan.stream));
-            let last = witness::least(beats, oldest_of(context)?);
-            let table = plan.begin(context, last, end);
+            let table = plan.begin(context, &last, end);
             let asks = running.asks.clone();
             running.exporters.push(Exporter::start(context.clone(), plan.clone(), table, asks)?);
             if plan.history {

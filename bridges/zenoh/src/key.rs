@@ -48,6 +48,11 @@ impl Prefix {
         format!("{}{CONTROL}/{what}", self.0)
     }
 
+    /// Returns whether it has a segment that no wildcard of Zenoh matches.
+    pub(crate) fn has_verbatim(&self) -> bool {
+        has_verbatim(&self.0)
+    }
+
     /// Returns what follows the prefix in a key.
     pub(crate) fn strip<'a>(&self, key: &'a str) -> Option<&'a str> {
         key.strip_prefix(&self.0)

@@ -173,8 +173,8 @@ fn check(config: &Config) -> Result<Plans, BridgeError> {
         return Err(refuse("realm", problem));
     }
     let mut exports: Vec<Arc<export::Plan>> = Vec::new();
-    for (index, export) in config.exports.iter().enumerate() {
-        let plan = export::Plan::new(index, export)?;
+    for index in 0..config.exports.len() {
+        let plan = export::Plan::new(&config.realm, &config.exports, index)?;
         for (other, earlier) in exports.iter().enumerate() {
             if plan.intersects(earlier) {
                 let problem = format!(
@@ -185,10 +185,10 @@ fn check(config: &Config) -> Result<Plans, BridgeError> {
             }
             if plan.stream == earlier.stream {
                 let problem = format!(
-                    "their stream has the same number as that of export {}: write them in another way",
+                    "its stream would have the same number as that of export {}: choose another prefix",
                     other + 1
                 );
-                return Err(refuse(&format!("export {}: patterns", index + 1), problem));
+                return Err(refuse(&format!("export {}: prefix", index + 1), problem));
             }
         }
         exports.push(Arc::new(plan));
