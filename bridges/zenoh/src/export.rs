@@ -9,7 +9,7 @@ use crate::attachment::Attachment;
 use crate::beat::{Beat, Overtaken, Table};
 use crate::config::{Congestion, Export, LARGEST_MESSAGE, Priority};
 use crate::context::{Context, State, lock};
-use crate::history::{self, Ask};
+use crate::history::{self, Ask, Request};
 use crate::identity;
 use crate::key::{self, Prefix};
 use crate::limit::warn_rarely;
@@ -28,7 +28,7 @@ use toroni::{
 use zenoh::Wait;
 use zenoh::bytes::{Encoding, ZBytes};
 use zenoh::qos::CongestionControl;
-use zenoh::query::Queryable;
+use zenoh::query::{Query, Queryable};
 use zenoh::sample::Locality;
 
 /// How long a bridge that ends waits for importers.
@@ -202,8 +202,9 @@ impl Exporter {
         let stop = Arc::new(AtomicBool::new(false));
         let mut exporting = Exporting {
             stop: stop.clone(),
-            table: Arc::new(Mutex::new(table)),
+            table,
             sending: Sending::new(context.clone(), plan.clone())?,
+            waiting: Arc::new(Waiting::new(interrupter.clone())),
             joins: None,
             asks,
             skipped: None,
@@ -211,7 +212,7 @@ impl Exporter {
             plan,
         };
         if let Some(oldest) = oldest {
-            let messages = oldest.saturating_sub(lock(&exporting.table).until());
+            let messages = oldest.saturating_sub(exporting.table.until());
             exporting.skipped = Some(messages);
         }
         exporting.declare_joins()?;
@@ -246,11 +247,41 @@ impl Drop for Exporter {
     }
 }
 
+/// Importers that wait for the counts of an export. Only its thread knows which messages Zenoh has.
+struct Waiting {
+    queries: Mutex<Vec<(Query, Request)>>,
+    is_any: AtomicBool,
+    /// Ends the sleep of the export.
+    interrupter: Interrupter,
+}
+
+impl Waiting {
+    fn new(interrupter: Interrupter) -> Self {
+        Self { queries: Mutex::default(), is_any: AtomicBool::new(false), interrupter }
+    }
+
+    fn push(&self, query: Query, request: Request) {
+        lock(&self.queries).push((query, request));
+        self.is_any.store(true, Ordering::Release);
+        self.interrupter.interrupt();
+    }
+
+    fn is_any(&self) -> bool {
+        self.is_any.load(Ordering::Relaxed)
+    }
+
+    fn take(&self) -> Vec<(Query, Request)> {
+        self.is_any.store(false, Ordering::Relaxed);
+        std::mem::take(&mut *lock(&self.queries))
+    }
+}
+
 struct Exporting {
     context: Arc<Context>,
     plan: Arc<Plan>,
-    table: Arc<Mutex<Table>>,
+    table: Table,
     sending: Sending,
+    waiting: Arc<Waiting>,
     joins: Option<Queryable<()>>,
     asks: SyncSender<Ask>,
     stop: Arc<AtomicBool>,
@@ -264,6 +295,9 @@ impl Exporting {
         let mut due = Instant::now() + self.context.heartbeat;
         let mut since_clock = 0;
         while !self.stop.load(Ordering::Acquire) && !self.context.has_ended() {
+            if self.waiting.is_any() {
+                self.answer_joins(subscriber.sequence());
+            }
             since_clock += 1;
             if since_clock >= CLOCK_EVERY {
                 since_clock = 0;
@@ -289,7 +323,7 @@ impl Exporting {
         self.read(read);
         self.beat(true);
         // For the export that follows in this process, if no importer can tell it.
-        self.context.witness.take(&self.plan.prefix, &lock(&self.table).full());
+        self.context.witness.take(&self.plan.prefix, &self.table.full());
         self.await_importers();
         Ok(())
     }
@@ -332,18 +366,17 @@ impl Exporting {
     }
 
     /// Learns that all messages before this sequence are sent, or not for this export.
-    fn read(&self, until: u64) {
+    fn read(&mut self, until: u64) {
         // Those that were overwritten are reported with the next message.
         if self.skipped.is_none() {
-            lock(&self.table).read(until);
+            self.table.read(until);
         }
     }
 
     /// Waits until importers have the last heartbeat: Zenoh drops what it has not sent when a session is closed.
     fn await_importers(&self) {
         let (until, numbering) = {
-            let table = lock(&self.table);
-            (table.until(), table.numbering())
+            (self.table.until(), self.table.numbering())
         };
         let Context { session, identity, .. } = &*self.context;
         let deadline = Instant::now() + LAST;
@@ -376,10 +409,7 @@ impl Exporting {
             let hops = lock(&self.context.hops).get(&StreamKey::of(origin)).copied();
             hops.unwrap_or(0).saturating_add(1)
         });
-        let (count, numbering) = {
-            let mut table = lock(&self.table);
-            (table.count(topic, sequence), table.numbering())
-        };
+        let (count, numbering) = (self.table.count(topic, sequence), self.table.numbering());
         // Importers miss the count of what is not sent.
         if key::is_control(topic) {
             self.context.counting.export_no_key.one();
@@ -419,10 +449,7 @@ impl Exporting {
             return;
         }
         self.sending.flush();
-        let (count, numbering) = {
-            let mut table = lock(&self.table);
-            (table.count_more(loss::TOPIC), table.numbering())
-        };
+        let (count, numbering) = (self.table.count_more(loss::TOPIC), self.table.numbering());
         let stream = loss::STREAM;
         let source = self.context.identity.source;
         let attachment = Attachment {
@@ -465,11 +492,8 @@ impl Exporting {
     fn beat(&mut self, is_full: bool) {
         self.sending.flush();
         self.sending.review_interest();
-        let beat = {
-            let mut table = lock(&self.table);
-            let beat = table.next();
-            if is_full { table.full() } else { beat }
-        };
+        let beat = self.table.next();
+        let beat = if is_full { self.table.full() } else { beat };
         let name = witness::name("beat", &self.context.identity.bus, self.plan.stream);
         // With the priority of the messages, so that it does not overtake them.
         let sent = self
@@ -490,31 +514,43 @@ impl Exporting {
     /// Begins a new numbering with this sequence, after this number of messages of the bus were overwritten.
     fn begin_again(&mut self, sequence: u64, messages: u64) {
         self.beat(true);
-        let ended = lock(&self.table).until();
+        let ended = self.table.until();
         let overtaken = Some(Overtaken { ended, messages });
         let fresh = Beat { overtaken, ..self.plan.fresh(&self.context, sequence) };
-        *lock(&self.table) = Table::begin(fresh);
+        self.table = Table::begin(fresh);
         if let Err(error) = self.declare_joins() {
             warn_rarely!(%error, "importers cannot ask for what they have missed");
         }
         self.beat(true);
     }
 
+    /// Answers importers that join. Their counts are of messages that Zenoh has: what it sends to them after the answer, the
+    /// answer does not count. `read` is the sequence of the next message.
+    fn answer_joins(&mut self, read: u64) {
+        self.sending.flush();
+        self.read(read);
+        for (query, request) in self.waiting.take() {
+            self.sending.notice(request.batches);
+            let (plan, counts) = (self.plan.clone(), self.table.full());
+            let ask = Ask::Join { query, plan, request, counts: Box::new(counts) };
+            history::enqueue(&self.context, &self.asks, ask);
+        }
+    }
+
     /// Makes a queryable that importers of this numbering ask.
     fn declare_joins(&mut self) -> Result<(), BridgeError> {
-        let numbering = lock(&self.table).numbering();
+        let numbering = self.table.numbering();
         let key = self.plan.prefix.control(&format!("join/{numbering:08x}"));
-        let (asks, table, plan) = (self.asks.clone(), self.table.clone(), self.plan.clone());
-        let (context, switches) = (self.context.clone(), self.sending.switches());
+        let (context, waiting) = (self.context.clone(), self.waiting.clone());
         let queryable = self
             .context
             .session
             .declare_queryable(key)
             .allowed_origin(Locality::Remote)
             .callback(move |query| {
-                let (plan, table) = (plan.clone(), table.clone());
-                let switches = switches.clone();
-                history::enqueue(&context, &asks, Ask::Join { query, plan, table, switches });
+                if let Some(request) = Request::of(&context, &query) {
+                    waiting.push(query, request);
+                }
             })
             .wait()
             .map_err(|source| BridgeError::Zenoh { action: "declare a queryable", source })?;

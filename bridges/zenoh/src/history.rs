@@ -5,11 +5,10 @@
 //! of importers that meet an export, which also get its counts. Importers get what they have missed even without `history`.
 
 use crate::attachment::Attachment;
-use crate::beat::{Beat, Table};
+use crate::beat::Beat;
 use crate::config::LARGEST_MESSAGE;
 use crate::context::{Context, lock};
 use crate::export::{Plan, end_of};
-use crate::interest::Switches;
 use crate::key;
 use crate::limit::warn_rarely;
 use crate::order::StreamKey;
@@ -17,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use toroni::{Message, Origin, Pattern, ReceiveError, Start, SubscriberError};
 use zenoh::Wait;
@@ -31,7 +30,8 @@ pub(crate) const QUEUE: usize = 64;
 /// A query.
 pub(crate) enum Ask {
     Public { query: Query, plan: Arc<Plan> },
-    Join { query: Query, plan: Arc<Plan>, table: Arc<Mutex<Table>>, switches: Arc<Switches> },
+    /// The counts are those of the export when it took the query.
+    Join { query: Query, plan: Arc<Plan>, request: Request, counts: Box<Beat> },
     Stop,
 }
 
@@ -50,6 +50,19 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// Reads the query of an importer, unless no importer sends it.
+    pub(crate) fn of(context: &Context, query: &Query) -> Option<Self> {
+        let bytes = query.payload().map(|bytes| bytes.to_bytes().into_owned()).unwrap_or_default();
+        let request = serde_json::from_slice::<Self>(&bytes).ok();
+        // The answer has messages, each with its key.
+        let request = request.filter(|_| query.accepts_replies() == ReplyKeyExpr::Any);
+        if request.is_none() {
+            context.counting.bad_control.one();
+            warn_rarely!("the query of an importer cannot be read");
+        }
+        request
+    }
+
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
@@ -74,8 +87,8 @@ pub(crate) fn serve(context: &Context, asks: &Receiver<Ask>) {
         let answered = match ask {
             Ask::Stop => return,
             Ask::Public { query, plan } => public(context, &query, &plan),
-            Ask::Join { query, plan, table, switches } => {
-                join(context, &query, &plan, &table, &switches)
+            Ask::Join { query, plan, request, counts } => {
+                join(context, &query, &plan, request, *counts)
             }
         };
         context.counting.history_queries.one();
@@ -120,31 +133,18 @@ fn join(
     context: &Context,
     query: &Query,
     plan: &Plan,
-    table: &Mutex<Table>,
-    switches: &Switches,
+    request: Request,
+    counts: Beat,
 ) -> Answered {
-    let bytes = query.payload().map(|payload| payload.to_bytes().into_owned()).unwrap_or_default();
-    let Ok(request) = serde_json::from_slice::<Request>(&bytes) else {
-        context.counting.bad_control.one();
-        return Err("the query of an importer cannot be read".to_owned());
-    };
     let Ok(patterns) =
         request.patterns.iter().map(|text| Pattern::new(text)).collect::<Result<Vec<_>, _>>()
     else {
         context.counting.bad_control.one();
         return Err("the query of an importer has a malformed pattern".to_owned());
     };
-    if query.accepts_replies() != ReplyKeyExpr::Any {
-        context.counting.bad_control.one();
-        return Err("the query of an importer takes no replies with other keys".to_owned());
-    }
     let wanted = |topic: &str| {
         patterns.iter().any(|pattern| pattern.matches(topic) || pattern.matches_descendants(topic))
     };
-    let noticed = if request.batches { &switches.batches } else { &switches.samples };
-    noticed.turn_on();
-    // INTEREST: the export sees the switch when it counts the first message that the answer does not have.
-    let counts = lock(table).full();
     let Beat { until, numbering, .. } = counts;
     let scan =
         Scan { context, query, plan, numbering, until, sent: Cell::new(0), unsent: Cell::new(0) };

@@ -19,7 +19,7 @@ use zenoh::sample::Locality;
 
 /// Whether there are subscribers. Bit 0 says so; the rest counts how often that was noticed.
 #[derive(Debug)]
-pub(crate) struct Switch(AtomicU64);
+struct Switch(AtomicU64);
 
 impl Default for Switch {
     /// On: a bridge that takes over must not wait until the subscribers of its predecessor are noticed.
@@ -29,12 +29,11 @@ impl Default for Switch {
 }
 
 impl Switch {
-    pub(crate) fn is_on(&self) -> bool {
+    fn is_on(&self) -> bool {
         self.0.load(Ordering::Acquire) & 1 == 1
     }
 
-    pub(crate) fn turn_on(&self) {
-        // INTEREST: what follows in the thread that has noticed a subscriber, as the answer of a join, comes after.
+    fn turn_on(&self) {
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| Some((now | 1) + 2));
     }
 
@@ -55,9 +54,9 @@ impl Switch {
 
 /// The switches of an export.
 #[derive(Debug, Default)]
-pub(crate) struct Switches {
-    pub(crate) samples: Switch,
-    pub(crate) batches: Switch,
+struct Switches {
+    samples: Switch,
+    batches: Switch,
 }
 
 /// Watches the subscribers of an export.
@@ -72,9 +71,9 @@ impl Interest {
     pub(crate) fn watch(
         context: &Context,
         plan: &Plan,
-        switches: Arc<Switches>,
         batches: &Publisher<'static>,
     ) -> Result<Self, BridgeError> {
+        let switches = Arc::<Switches>::default();
         let failed = |source| BridgeError::Zenoh { action: "watch for subscribers", source };
         let noticed = switches.clone();
         let listener = batches
@@ -112,6 +111,12 @@ impl Interest {
             samples.push(publisher);
         }
         Ok(Self { switches, samples, _listeners: listeners })
+    }
+
+    /// Learns of an importer that joins, and takes batches or samples of their own.
+    pub(crate) fn notice(&self, batches: bool) {
+        let Switches { samples, batches: of_batches } = &*self.switches;
+        if batches { of_batches.turn_on() } else { samples.turn_on() }
     }
 
     /// Returns whether messages must go as samples of their own.

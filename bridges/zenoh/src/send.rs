@@ -5,7 +5,7 @@ use crate::attachment::Attachment;
 use crate::batch::Batch;
 use crate::context::Context;
 use crate::export::Plan;
-use crate::interest::{Interest, Switches};
+use crate::interest::Interest;
 use crate::key::{self, Keys};
 use crate::limit::warn_rarely;
 use crate::witness;
@@ -29,7 +29,6 @@ pub(crate) struct Sending {
     clock: Option<TimestampId>,
     by_topic: HashMap<String, Sender>,
     keys: Keys,
-    switches: Arc<Switches>,
     interest: Interest,
     batch: Batch,
     batches: Publisher<'static>,
@@ -58,23 +57,22 @@ impl Sending {
             .allowed_destination(Locality::Remote)
             .wait()
             .map_err(|source| BridgeError::Zenoh { action: "declare a publisher", source })?;
-        let switches = Arc::<Switches>::default();
         let zid = context.session.info().zid().wait();
         Ok(Self {
-            interest: Interest::watch(&context, &plan, switches.clone(), &batches)?,
+            interest: Interest::watch(&context, &plan, &batches)?,
             clock: TimestampId::try_from(&zid.to_le_bytes()[..]).ok(),
             by_topic: HashMap::new(),
             keys: Keys::default(),
             batch: Batch::default(),
-            switches,
             batches,
             context,
             plan,
         })
     }
 
-    pub(crate) fn switches(&self) -> Arc<Switches> {
-        self.switches.clone()
+    /// Learns that an importer joins. It gets what is sent from now on.
+    pub(crate) fn notice(&self, batches: bool) {
+        self.interest.notice(batches);
     }
 
     /// Looks for subscribers that have come or left.

@@ -5,8 +5,11 @@
 mod common;
 
 use common::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use toroni_zenoh::Config;
-use toroni_zenoh::config::Export;
+use toroni_zenoh::config::{Export, Import};
 
 /// Exports, each with a prefix and patterns.
 fn exports(of: &[(&str, &[&str])]) -> Vec<Export> {
@@ -45,7 +48,7 @@ fn an_edited_configuration_loses_nothing() {
         let mut config = b.config(&[]);
         for prefix in ["", "p"] {
             let import = import(&["x", "y", "z"]);
-            config.imports.push(toroni_zenoh::config::Import { prefix: prefix.into(), ..import });
+            config.imports.push(Import { prefix: prefix.into(), ..import });
         }
         let to = start(&config);
         let mut subscriber = b.subscribe("**");
@@ -84,6 +87,61 @@ fn an_edited_configuration_loses_nothing() {
         assert_eq!(got.len(), expected.len(), "{what}: {got:?}");
         let counters = to.counters();
         assert_eq!((counters.lost_messages, counters.duplicates), (0, 0), "{what}");
+        drop(from);
+    }
+}
+
+/// Importers meet an export for the first time while it sends as fast as it can. What came before is not theirs. From
+/// the first message on, all arrive.
+#[test]
+fn an_importer_that_joins_under_load_misses_nothing_unreported() {
+    for batches in [true, false] {
+        let a = Site::new();
+        let from = a.exporting(export(&["**"]), &[]);
+        let end = Arc::new(AtomicBool::new(false));
+        let publisher = {
+            let (bus, end) = (a.bus.clone(), end.clone());
+            std::thread::spawn(move || {
+                let publisher = bus.publisher("x").unwrap();
+                for number in 0u64.. {
+                    publisher.publish(number.to_string()).unwrap();
+                    if number % 64 == 63 {
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                    if end.load(Ordering::Relaxed) {
+                        publisher.publish("end").unwrap();
+                        return number + 1;
+                    }
+                }
+                unreachable!()
+            })
+        };
+        let mut joined = Vec::new();
+        for _ in 0..4 {
+            let b = Site::new();
+            let mut subscriber = b.subscribe("**");
+            let bridge = b.importing(Import { batches, ..import(&["**"]) }, &[&a]);
+            let Got::Message { payload, .. } = next(&mut subscriber) else { panic!("the first") };
+            let first: u64 = payload.parse().unwrap();
+            // It reads on, so that its bus does not hold up the others.
+            let reader = std::thread::spawn(move || {
+                let lost = |got: &Got| match got {
+                    Got::Lost(lost) => lost.messages,
+                    Got::Message { .. } => 0,
+                };
+                let got = until(&mut subscriber, "end");
+                let reported: u64 = got.iter().map(lost).sum();
+                let messages = got.iter().filter(|got| matches!(got, Got::Message { .. })).count();
+                (first, messages as u64 + 1, reported)
+            });
+            joined.push((reader, b, bridge));
+        }
+        end.store(true, Ordering::Relaxed);
+        let published = publisher.join().unwrap();
+        for (reader, ..) in joined {
+            let (first, messages, reported) = reader.join().unwrap();
+            assert_eq!(messages + reported, published - first, "{batches}: {reported} reported");
+        }
         drop(from);
     }
 }
