@@ -38,6 +38,10 @@ pub struct Config {
     /// How long a starting bridge looks for another one of the same bus, and for the numbers of its predecessor.
     #[serde(default = "default_settle", with = "duration")]
     pub settle: Duration,
+    /// How long a bridge that is stopped continues to send what was published before, and waits until importers have its
+    /// last heartbeat.
+    #[serde(default = "default_drain", with = "duration")]
+    pub drain: Duration,
     /// The most bridges that a message may pass, 1 to [`MAX_HOPS`].
     #[serde(default = "default_hops")]
     pub hops: u8,
@@ -209,6 +213,7 @@ impl Default for Config {
             queue: Queue::default(),
             heartbeat: default_heartbeat(),
             settle: default_settle(),
+            drain: default_drain(),
             hops: default_hops(),
         }
     }
@@ -260,6 +265,10 @@ const fn default_heartbeat() -> Duration {
 
 const fn default_settle() -> Duration {
     Duration::from_secs(1)
+}
+
+const fn default_drain() -> Duration {
+    Duration::from_secs(5)
 }
 
 const fn default_reorder() -> Duration {

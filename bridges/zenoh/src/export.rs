@@ -7,7 +7,7 @@
 use crate::BridgeError;
 use crate::attachment::Attachment;
 use crate::beat::{Beat, Overtaken, Table};
-use crate::config::{Congestion, Export, LARGEST_MESSAGE, Priority};
+use crate::config::{Config, Congestion, LARGEST_MESSAGE, Priority};
 use crate::context::{Context, State, lock};
 use crate::history::{self, Ask, Request};
 use crate::identity;
@@ -31,8 +31,10 @@ use zenoh::qos::CongestionControl;
 use zenoh::query::{Query, Queryable};
 use zenoh::sample::Locality;
 
-/// How long a bridge that ends waits for importers.
+/// How long a bridge that makes way for another one waits for importers.
 const LAST: Duration = Duration::from_secs(2);
+/// How long importers have to confirm the last heartbeat. It doubles each time that one does not answer.
+const CONFIRM: Duration = Duration::from_millis(250);
 /// After as many messages without a pause the clock is read.
 const CLOCK_EVERY: u32 = 64;
 
@@ -42,6 +44,9 @@ pub(crate) struct Plan {
     pub(crate) patterns: Vec<Pattern>,
     pub(crate) prefix: Prefix,
     pub(crate) stream: u16,
+    /// Its place in the configuration, for the log.
+    place: usize,
+    drain: Duration,
     /// See [`Beat::edition`].
     edition: u32,
     pub(crate) history: bool,
@@ -54,8 +59,9 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Checks the export with this index of a realm.
-    pub(crate) fn new(realm: &str, exports: &[Export], index: usize) -> Result<Self, BridgeError> {
+    /// Checks the export with this index.
+    pub(crate) fn new(config: &Config, index: usize) -> Result<Self, BridgeError> {
+        let Config { realm, exports, drain, .. } = config;
         let export = &exports[index];
         let setting = |name: &str| format!("export {}: {name}", index + 1);
         if export.patterns.is_empty() {
@@ -76,6 +82,8 @@ impl Plan {
                 let of_prefix = of_prefix.filter(|other| other.prefix == export.prefix).count();
                 identity::stream(realm, &export.prefix, of_prefix)
             },
+            place: index + 1,
+            drain: *drain,
             edition: identity::edition(exports),
             prefix: Prefix::new(&setting("prefix"), &export.prefix)?,
             patterns,
@@ -147,9 +155,6 @@ impl Plan {
         }
     }
 }
-
-/// How long a bridge that was asked to stop continues to send what was published before.
-const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Returns the sequence that the next message of the bus gets.
 pub(crate) fn end_of(context: &Context) -> Result<u64, SubscriberError> {
@@ -227,23 +232,20 @@ impl Exporter {
         Ok(Self { stop, interrupter, thread: Some(thread) })
     }
 
-    /// Ends the export after a last heartbeat.
-    pub(crate) fn stop(mut self) {
-        self.end();
-    }
-
-    fn end(&mut self) {
-        let Some(thread) = self.thread.take() else { return };
+    /// Asks it to end after a last heartbeat. Dropping it waits for that.
+    pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         // An interrupt can miss the beginning of a sleep, which then lasts 250 ms.
         self.interrupter.interrupt();
-        let _ = thread.join();
     }
 }
 
 impl Drop for Exporter {
     fn drop(&mut self) {
-        self.end();
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
@@ -316,15 +318,20 @@ impl Exporting {
             };
             self.take(received)?;
         }
-        let mut read = subscriber.sequence();
-        if self.context.state() == State::Stopped {
-            read = self.send_rest(&mut subscriber)?;
+        let (mut read, mut patience) = (subscriber.sequence(), LAST);
+        let is_leaving = self.context.state() == State::Stopped;
+        if is_leaving {
+            patience = self.plan.drain;
+        }
+        let deadline = Instant::now() + patience;
+        if is_leaving {
+            read = self.send_rest(&mut subscriber, deadline)?;
         }
         self.read(read);
         self.beat(true);
         // For the export that follows in this process, if no importer can tell it.
         self.context.witness.take(&self.plan.prefix, &self.table.full());
-        self.await_importers();
+        self.confirm(deadline);
         Ok(())
     }
 
@@ -352,8 +359,11 @@ impl Exporting {
 
     /// Sends what was published before the bridge was asked to stop. What is published meanwhile is left to a successor.
     /// Returns the sequence up to which all is sent.
-    fn send_rest(&mut self, subscriber: &mut Subscriber) -> Result<u64, ReceiveError> {
-        let deadline = Instant::now() + LEAVE_WITHIN;
+    fn send_rest(
+        &mut self,
+        subscriber: &mut Subscriber,
+        deadline: Instant,
+    ) -> Result<u64, ReceiveError> {
         let Ok(end) = end_of(&self.context) else { return Ok(subscriber.sequence()) };
         while Instant::now() < deadline && subscriber.sequence() < end {
             match subscriber.try_receive() {
@@ -362,7 +372,15 @@ impl Exporting {
                 received => self.take(received)?,
             }
         }
-        Ok(subscriber.sequence())
+        let read = subscriber.sequence();
+        if read < end {
+            tracing::warn!(
+                export = self.plan.place,
+                messages = end - read,
+                "`drain` is over, and messages of the bus were not sent: the next start sends them if the bus still has them"
+            );
+        }
+        Ok(read)
     }
 
     /// Learns that all messages before this sequence are sent, or not for this export.
@@ -373,23 +391,39 @@ impl Exporting {
         }
     }
 
-    /// Waits until importers have the last heartbeat: Zenoh drops what it has not sent when a session is closed.
-    fn await_importers(&self) {
-        let (until, numbering) = {
-            (self.table.until(), self.table.numbering())
-        };
-        let Context { session, identity, .. } = &*self.context;
-        let deadline = Instant::now() + LAST;
+    /// Repeats the last heartbeat until all importers that answer have it. Zenoh may drop it on a full link, and drops what
+    /// it has not sent when a session is closed.
+    fn confirm(&mut self, deadline: Instant) {
+        let bus = self.context.identity.bus.clone();
+        let name = witness::name("witness", &bus, self.plan.stream);
+        let key = self.plan.prefix.control(&name);
+        let (own, until) = (self.context.identity.stream(self.plan.stream), self.table.until());
+        let mut patience = CONFIRM;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let name = witness::name("witness", &identity.bus, self.plan.stream);
-            let key = self.plan.prefix.control(&name);
-            let asked = witness::ask(session, &key, &identity.bus, left);
-            let is_missing = |beat: &Beat| beat.numbering == numbering && beat.until < until;
-            if left.is_zero() || !asked.beats.iter().any(is_missing) {
+            let asked = witness::ask(&self.context.session, &key, &bus, patience.min(left));
+            let is_missing = |beat: &Beat| beat.key() == own && beat.until < until;
+            let missing = asked.beats.iter().filter(|beat| is_missing(beat)).count();
+            if missing == 0 && asked.is_complete {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(5));
+            if left.is_zero() {
+                tracing::warn!(
+                    export = self.plan.place,
+                    until,
+                    missing,
+                    "importers have not confirmed the last heartbeat: what they miss, they ask for at the next start, if the \
+                     bus still has it"
+                );
+                return;
+            }
+            if asked.is_complete {
+                // What it has is still in the importer's queue, or the heartbeat was dropped.
+                std::thread::sleep(CONFIRM.min(left) / 5);
+            } else {
+                patience = patience.saturating_mul(2);
+            }
+            self.beat(true);
         }
     }
 

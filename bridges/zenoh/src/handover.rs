@@ -291,9 +291,9 @@ impl Running {
 
     fn end(&mut self) {
         self.queryables.clear();
-        for exporter in self.exporters.drain(..) {
-            exporter.stop();
-        }
+        // All at once: each takes its time.
+        self.exporters.iter().for_each(Exporter::stop);
+        self.exporters.clear();
         if let Some(importer) = self.importer.take() {
             importer.stop();
         }

@@ -15,8 +15,8 @@ use crate::order::StreamKey;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use toroni::{Message, Origin, Pattern, ReceiveError, Start, SubscriberError};
 use zenoh::Wait;
@@ -29,9 +29,17 @@ pub(crate) const QUEUE: usize = 64;
 
 /// A query.
 pub(crate) enum Ask {
-    Public { query: Query, plan: Arc<Plan> },
+    Public {
+        query: Query,
+        plan: Arc<Plan>,
+    },
     /// The counts are those of the export when it took the query.
-    Join { query: Query, plan: Arc<Plan>, request: Request, counts: Box<Beat> },
+    Join {
+        query: Query,
+        plan: Arc<Plan>,
+        request: Request,
+        counts: Box<Beat>,
+    },
     Stop,
 }
 
@@ -129,13 +137,7 @@ fn public(context: &Context, query: &Query, plan: &Plan) -> Answered {
     scan.answer(from, from.is_none(), &wanted).map(drop)
 }
 
-fn join(
-    context: &Context,
-    query: &Query,
-    plan: &Plan,
-    request: Request,
-    counts: Beat,
-) -> Answered {
+fn join(context: &Context, query: &Query, plan: &Plan, request: Request, counts: Beat) -> Answered {
     let Ok(patterns) =
         request.patterns.iter().map(|text| Pattern::new(text)).collect::<Result<Vec<_>, _>>()
     else {

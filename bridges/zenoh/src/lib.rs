@@ -174,7 +174,7 @@ fn check(config: &Config) -> Result<Plans, BridgeError> {
     }
     let mut exports: Vec<Arc<export::Plan>> = Vec::new();
     for index in 0..config.exports.len() {
-        let plan = export::Plan::new(&config.realm, &config.exports, index)?;
+        let plan = export::Plan::new(config, index)?;
         for (other, earlier) in exports.iter().enumerate() {
             if plan.intersects(earlier) {
                 let problem = format!(

@@ -38,6 +38,7 @@ struct File {
     queue: QueueTable,
     heartbeat: Option<Span>,
     settle: Option<Span>,
+    drain: Option<Span>,
     hops: Option<u8>,
     metrics: Option<SocketAddr>,
     #[serde(default)]
@@ -87,7 +88,7 @@ pub(crate) fn load(path: &Path) -> Result<Settings, Failure> {
 
 fn of_file(file: File, folder: &Path) -> Settings {
     let File { bus, realm, source, zenoh, exports, imports, .. } = file;
-    let File { queue, heartbeat, settle, hops, metrics, log, .. } = file;
+    let File { queue, heartbeat, settle, drain, hops, metrics, log, .. } = file;
     let mut bridge = Config { bus: of_bus(bus.name, bus.directory), ..Config::default() };
     bridge.realm = realm.unwrap_or(bridge.realm);
     bridge.source = source;
@@ -103,6 +104,7 @@ fn of_file(file: File, folder: &Path) -> Settings {
     bridge.queue.topics = queue.topics.unwrap_or(bridge.queue.topics);
     bridge.heartbeat = heartbeat.map_or(bridge.heartbeat, |Span(span)| span);
     bridge.settle = settle.map_or(bridge.settle, |Span(span)| span);
+    bridge.drain = drain.map_or(bridge.drain, |Span(span)| span);
     bridge.hops = hops.unwrap_or(bridge.hops);
     Settings { bridge, metrics, log }
 }
@@ -182,6 +184,7 @@ pub(crate) fn effective(settings: &Settings) -> String {
     file.insert("queue".to_owned(), queue.into());
     file.insert("heartbeat".to_owned(), Value::String(shown_span(bridge.heartbeat)));
     file.insert("settle".to_owned(), Value::String(shown_span(bridge.settle)));
+    file.insert("drain".to_owned(), Value::String(shown_span(bridge.drain)));
     file.insert("hops".to_owned(), Value::Integer(bridge.hops.into()));
     if let Some(address) = metrics {
         file.insert("metrics".to_owned(), Value::String(address.to_string()));
@@ -280,6 +283,7 @@ mod tests {
         source = "a7"
         heartbeat = "500ms"
         settle = "2s"
+        drain = "3s"
         hops = 3
         metrics = "127.0.0.1:9480"
         log = "json"

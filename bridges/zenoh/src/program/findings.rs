@@ -16,6 +16,8 @@ pub(crate) const NOTHING_TO_DO: &str = "nothing is exported or imported: give --
 
 /// Heartbeats that are rarer delay the report of a loss for longer than most users expect.
 const SLOW_HEARTBEAT: Duration = Duration::from_secs(60);
+/// With what follows the drain, the bridge ends within the 30 s of its unit.
+const LONG_DRAIN: Duration = Duration::from_secs(15);
 const FAST_HEARTBEAT: Duration = Duration::from_millis(10);
 
 /// One finding.
@@ -119,6 +121,12 @@ impl Found {
             self.warn(
                 "heartbeat",
                 "is longer than 1min: a lost last message may remain unreported for that long",
+            );
+        }
+        if config.drain > LONG_DRAIN {
+            self.warn(
+                "drain",
+                "is longer than 15s: systemd kills the bridge 30 s after it has asked it to stop, unless its unit says otherwise",
             );
         }
         for (name, value) in [
@@ -303,6 +311,7 @@ mod tests {
         let found = found(|config| {
             config.hops = 9;
             config.heartbeat = Duration::ZERO;
+            config.drain = Duration::from_secs(16);
             config.queue.bytes = 0;
             config.realm = "a/*".to_owned();
             config.exports[0].prefix = "/x".to_owned();
@@ -325,6 +334,7 @@ mod tests {
             "refused: export 1 and export 2: a topic can match both \"plant/**\" and \"**\"",
             "refused: import 2: patterns: is empty",
             "refused: zenoh: ",
+            "warning: drain: is longer than 15s",
             "warning: export 1: express: no exported topic matches \"other\"",
             "warning: import 1: deletes: has no effect",
             "warning: import 1: patterns: \"@x/*\" has a segment that begins with @",

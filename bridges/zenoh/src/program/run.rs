@@ -11,7 +11,7 @@ use std::time::Duration;
 use toroni_http::Request;
 use toroni_zenoh::{Bridge, BridgeError, Config, Counters, State};
 
-/// How long the bridge may take to leave Zenoh and the bus.
+/// How long the bridge may take to leave Zenoh and the bus, after the drain.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
 /// How often it checks what the bridge is doing, once that is settled.
@@ -42,6 +42,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     }
     let (sender, receiver) = channel();
     watch_signals(sender.clone())?;
+    let limit = settings.bridge.drain.saturating_add(STOP_LIMIT);
     start(settings.bridge, sender.clone())?;
     let bridge = loop {
         match receiver.recv() {
@@ -91,7 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         }
     }
     ready::stopping();
-    stop(&bridge, sender, &receiver)
+    stop(&bridge, sender, &receiver, limit)
 }
 
 /// Starts the bridge in a thread, so that a signal can end a start that waits.
@@ -133,6 +134,7 @@ fn stop(
     bridge: &Shared,
     sender: Sender<Happened>,
     receiver: &Receiver<Happened>,
+    limit: Duration,
 ) -> Result<(), Failure> {
     let counters = bridge.counters();
     let Some(bridge) = locked(bridge).take() else {
@@ -144,7 +146,7 @@ fn stop(
         let _ = sender.send(Happened::Stopped);
     })?;
     loop {
-        match receiver.recv_timeout(STOP_LIMIT) {
+        match receiver.recv_timeout(limit) {
             Ok(Happened::Stopped) => {
                 write_counters(counters);
                 return Ok(());
@@ -158,7 +160,7 @@ fn stop(
             Err(RecvTimeoutError::Timeout) => {
                 return Err(Failure::Failed(format!(
                     "the bridge did not stop within {} s",
-                    STOP_LIMIT.as_secs()
+                    limit.as_secs()
                 )));
             }
             Err(RecvTimeoutError::Disconnected) => return Err(lost_thread()),
