@@ -58,6 +58,9 @@ pub(crate) struct Beat {
     /// The sequence from which on the answer of a join has all messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) replayed_from: Option<u64>,
+    /// The sequence up to which it has them. Without it, up to `until`. The importer asks for the rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) replayed_until: Option<u64>,
     /// How many messages the answer of a join has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) replayed: Option<u64>,
@@ -97,6 +100,7 @@ impl Beat {
             && is_number(&beat.unsent)
             && is_number(&beat.life)
             && beat.begins <= beat.until
+            && beat.replayed_until.is_none_or(|until| until <= beat.until)
             && beat.bus.len() <= 64
             && beat.topics.iter().all(|(topic, count)| is_counted(topic) && is_number(count));
         is_sound.then_some(beat)
@@ -185,6 +189,11 @@ impl Table {
         self.order.push(topic.clone());
         self.topics.insert(topic, Counted { count: 1, changed });
         0
+    }
+
+    /// Returns the parts of a heartbeat that stay.
+    pub(crate) fn head(&self) -> &Beat {
+        &self.head
     }
 
     /// Returns a heartbeat with all topics.

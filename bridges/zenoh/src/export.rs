@@ -126,9 +126,18 @@ impl Plan {
             Continued::Numbering(last) => {
                 context.counting.resumed.one();
                 tracing::info!(stream = self.stream, from = last.until, "the export continues");
-                let (overtaken, replayed_from, replayed, unsent) = (None, None, None, 0);
+                let (overtaken, unsent) = (None, 0);
+                let (replayed_from, replayed_until, replayed) = (None, None, None);
                 let (edition, last) = (self.edition, last.clone());
-                let head = Beat { edition, overtaken, replayed_from, replayed, unsent, ..last };
+                let head = Beat {
+                    edition,
+                    overtaken,
+                    replayed_from,
+                    replayed_until,
+                    replayed,
+                    unsent,
+                    ..last
+                };
                 return Table::begin(head);
             }
             Continued::From(first) => first,
@@ -262,8 +271,14 @@ impl Waiting {
         Self { queries: Mutex::default(), is_any: AtomicBool::new(false), interrupter }
     }
 
-    fn push(&self, query: Query, request: Request) {
-        lock(&self.queries).push((query, request));
+    fn push(&self, context: &Context, query: Query, request: Request) {
+        let mut queries = lock(&self.queries);
+        if queries.len() >= history::QUEUE {
+            drop(queries);
+            return history::refuse(context, &query);
+        }
+        queries.push((query, request));
+        drop(queries);
         self.is_any.store(true, Ordering::Release);
         self.interrupter.interrupt();
     }
@@ -576,15 +591,21 @@ impl Exporting {
         let numbering = self.table.numbering();
         let key = self.plan.prefix.control(&format!("join/{numbering:08x}"));
         let (context, waiting) = (self.context.clone(), self.waiting.clone());
+        let (asks, plan, head) = (self.asks.clone(), self.plan.clone(), self.table.head().clone());
         let queryable = self
             .context
             .session
             .declare_queryable(key)
             .allowed_origin(Locality::Remote)
             .callback(move |query| {
-                if let Some(request) = Request::of(&context, &query) {
-                    waiting.push(query, request);
-                }
+                let Some(request) = Request::of(&context, &plan, &query) else { return };
+                let Some(until) = request.until else {
+                    return waiting.push(&context, query, request);
+                };
+                // The importer has the counts already.
+                let counts = Beat { begins: head.begins.min(until), until, ..head.clone() };
+                let (plan, counts) = (plan.clone(), Box::new(counts));
+                history::enqueue(&context, &asks, Ask::Join { query, plan, request, counts });
             })
             .wait()
             .map_err(|source| BridgeError::Zenoh { action: "declare a queryable", source })?;

@@ -224,26 +224,26 @@ struct Running {
     importer: Option<Importer>,
     queryables: Vec<Queryable<()>>,
     asks: SyncSender<Ask>,
-    history: Option<JoinHandle<()>>,
+    history: Vec<JoinHandle<()>>,
 }
 
 impl Running {
     fn start(context: &Arc<Context>, plans: &Plans, end: u64) -> Result<Self, BridgeError> {
         let (asks, waiting) = std::sync::mpsc::sync_channel(history::QUEUE);
-        let thread = {
-            let context = context.clone();
-            std::thread::Builder::new()
-                .name("history".to_owned())
-                .spawn(move || history::serve(&context, &waiting))
-                .map_err(BridgeError::Thread)?
-        };
+        let waiting = Arc::new(Mutex::new(waiting));
         let mut running = Self {
             exporters: Vec::new(),
             importer: None,
             queryables: Vec::new(),
             asks,
-            history: Some(thread),
+            history: Vec::new(),
         };
+        for _ in 0..history::THREADS {
+            let (context, waiting) = (context.clone(), waiting.clone());
+            let builder = std::thread::Builder::new().name("history".to_owned());
+            let thread = builder.spawn(move || history::serve(&context, &waiting));
+            running.history.push(thread.map_err(BridgeError::Thread)?);
+        }
         // First, so that what exports cause to be sent here arrives.
         if !plans.imports.is_empty() {
             let importer = Importer::start(context.clone(), plans.imports.clone(), plans.queue)?;
@@ -297,8 +297,8 @@ impl Running {
         if let Some(importer) = self.importer.take() {
             importer.stop();
         }
-        if let Some(history) = self.history.take() {
-            let _ = self.asks.send(Ask::Stop);
+        self.history.iter().for_each(|_| drop(self.asks.send(Ask::Stop)));
+        for history in self.history.drain(..) {
             let _ = history.join();
         }
     }

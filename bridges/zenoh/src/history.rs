@@ -1,8 +1,10 @@
-//! Answers queries from the ring, in a thread of its own: the newest value of each topic, or all messages from a sequence
+//! Answers queries from the ring, in threads of its own: the newest value of each topic, or all messages from a sequence
 //! on.
 //!
 //! Two kinds of queries come: those of any Zenoh program, for `<prefix>/<pattern>`, if the export has `history`; and those
 //! of importers that meet an export, which also get its counts. Importers get what they have missed even without `history`.
+//! They ask for it in parts: so an answer takes a short time on the slowest link, and one that does not come is asked for
+//! again. Several threads answer, because Zenoh holds one up while the link of its importer is full.
 
 use crate::attachment::Attachment;
 use crate::beat::Beat;
@@ -15,8 +17,8 @@ use crate::order::StreamKey;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use toroni::{Message, Origin, Pattern, ReceiveError, Start, SubscriberError};
 use zenoh::Wait;
@@ -25,7 +27,14 @@ use zenoh::query::{Query, ReplyKeyExpr};
 use zenoh::time::{NTP64, Timestamp, TimestampId};
 
 /// As many queries may wait.
-pub(crate) const QUEUE: usize = 64;
+pub(crate) const QUEUE: usize = 1024;
+/// As many queries are answered at once.
+pub(crate) const THREADS: usize = 8;
+/// A part of what an importer has missed ends after as many messages, or as many that were read.
+const PART: u64 = 4096;
+const PART_READ: u64 = 16 * PART;
+/// What counts for a message beside its payload.
+pub(crate) const OVERHEAD: u64 = 256;
 
 /// A query.
 pub(crate) enum Ask {
@@ -48,6 +57,15 @@ pub(crate) enum Ask {
 pub(crate) struct Request {
     /// All messages from this sequence on.
     pub(crate) from: Option<u64>,
+    /// Those before this sequence. The importer has the counts already.
+    #[serde(default)]
+    pub(crate) until: Option<u64>,
+    /// As many bytes: the first part of what is wanted. Without it, all.
+    #[serde(default)]
+    pub(crate) bytes: Option<u64>,
+    /// The priority of the query and its answer, as Zenoh counts: a higher number is less urgent.
+    #[serde(default)]
+    pub(crate) priority: Option<u8>,
     /// The newest message of each topic.
     pub(crate) newest: bool,
     /// Those that match one of these.
@@ -59,16 +77,21 @@ pub(crate) struct Request {
 
 impl Request {
     /// Reads the query of an importer, unless no importer sends it.
-    pub(crate) fn of(context: &Context, query: &Query) -> Option<Self> {
+    pub(crate) fn of(context: &Context, plan: &Plan, query: &Query) -> Option<Self> {
         let bytes = query.payload().map(|bytes| bytes.to_bytes().into_owned()).unwrap_or_default();
         let request = serde_json::from_slice::<Self>(&bytes).ok();
         // The answer has messages, each with its key.
-        let request = request.filter(|_| query.accepts_replies() == ReplyKeyExpr::Any);
-        if request.is_none() {
+        let Some(request) = request.filter(|_| query.accepts_replies() == ReplyKeyExpr::Any) else {
             context.counting.bad_control.one();
             warn_rarely!("the query of an importer cannot be read");
+            return None;
+        };
+        if request.priority.is_some_and(|priority| priority < plan.priority as u8) {
+            // The counts would overtake messages that they contain.
+            let _ = query.reply_err("ask with the priority of the heartbeats").wait();
+            return None;
         }
-        request
+        Some(request)
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
@@ -76,22 +99,28 @@ impl Request {
     }
 }
 
-/// Hands a query to the thread.
+/// Hands a query to the threads.
 pub(crate) fn enqueue(context: &Context, asks: &SyncSender<Ask>, ask: Ask) {
     let (Err(TrySendError::Full(refused)) | Err(TrySendError::Disconnected(refused))) =
         asks.try_send(ask)
     else {
         return;
     };
-    context.counting.history_refused.one();
     if let Ask::Public { query, .. } | Ask::Join { query, .. } = refused {
-        let _ = query.reply_err("too many queries wait: ask again later").wait();
+        refuse(context, &query);
     }
 }
 
-/// Answers queries until [`Ask::Stop`] comes.
-pub(crate) fn serve(context: &Context, asks: &Receiver<Ask>) {
-    while let Ok(ask) = asks.recv() {
+/// Refuses a query, because too many wait. Importers ask again.
+pub(crate) fn refuse(context: &Context, query: &Query) {
+    context.counting.history_refused.one();
+    let _ = query.reply_err("too many queries wait: ask again later").wait();
+}
+
+/// Answers queries until [`Ask::Stop`] comes. Each of the threads gets one.
+pub(crate) fn serve(context: &Context, asks: &Mutex<Receiver<Ask>>) {
+    loop {
+        let Ok(ask) = lock(asks).recv() else { return };
         let answered = match ask {
             Ask::Stop => return,
             Ask::Public { query, plan } => public(context, &query, &plan),
@@ -131,8 +160,11 @@ fn public(context: &Context, query: &Query, plan: &Plan) -> Answered {
         plan,
         numbering: 0,
         until: end,
+        most_bytes: None,
         sent: Cell::new(0),
+        bytes: Cell::new(0),
         unsent: Cell::new(0),
+        replayed_until: Cell::new(end),
     };
     scan.answer(from, from.is_none(), &wanted).map(drop)
 }
@@ -148,15 +180,26 @@ fn join(context: &Context, query: &Query, plan: &Plan, request: Request, counts:
         patterns.iter().any(|pattern| pattern.matches(topic) || pattern.matches_descendants(topic))
     };
     let Beat { until, numbering, .. } = counts;
-    let scan =
-        Scan { context, query, plan, numbering, until, sent: Cell::new(0), unsent: Cell::new(0) };
+    let scan = Scan {
+        context,
+        query,
+        plan,
+        numbering,
+        until,
+        most_bytes: request.bytes.filter(|_| request.from.is_some()),
+        sent: Cell::new(0),
+        bytes: Cell::new(0),
+        unsent: Cell::new(0),
+        replayed_until: Cell::new(until),
+    };
     let replayed_from = match request {
         Request { from: Some(from), .. } => scan.answer(Some(from), false, &wanted)?,
         Request { newest: true, .. } if plan.history => scan.answer(None, true, &wanted)?,
         Request { .. } => None,
     };
-    let replayed = Some(scan.sent.get());
-    let counts = Beat { replayed_from, replayed, unsent: scan.unsent.get(), ..counts };
+    let (replayed, replayed_until) = (Some(scan.sent.get()), Some(scan.replayed_until.get()));
+    let unsent = scan.unsent.get();
+    let counts = Beat { replayed_from, replayed_until, replayed, unsent, ..counts };
     query.reply(query.key_expr(), counts.to_bytes()).wait().map_err(|error| error.to_string())
 }
 
@@ -167,9 +210,14 @@ struct Scan<'a> {
     numbering: u32,
     /// Messages with this sequence and later ones are none of the answer.
     until: u64,
+    /// If it is a part: how long it is.
+    most_bytes: Option<u64>,
     sent: Cell<u64>,
+    bytes: Cell<u64>,
     /// Messages that cannot be sent.
     unsent: Cell<u64>,
+    /// The sequence up to which the answer has all.
+    replayed_until: Cell<u64>,
 }
 
 impl Scan<'_> {
@@ -201,10 +249,17 @@ impl Scan<'_> {
         let mut subscriber = subscriber.map_err(|error| error.to_string())?;
         let mut values: HashMap<String, Reply> = HashMap::new();
         let mut is_behind = false;
+        let mut read = 0;
         loop {
+            let next = subscriber.sequence();
+            if self.is_full(read) && next < self.until {
+                self.replayed_until.set(next);
+                break;
+            }
             match subscriber.try_receive() {
                 Ok(Some(message)) if message.sequence() >= self.until => break,
                 Ok(Some(message)) => {
+                    read += 1;
                     if is_behind {
                         complete_from = complete_from.map(|_| message.sequence());
                         is_behind = false;
@@ -225,6 +280,11 @@ impl Scan<'_> {
                     }
                 }
                 Ok(None) => break,
+                // The next part begins after what was overwritten.
+                Err(ReceiveError::Lapped { .. }) if self.most_bytes.is_some() && read > 0 => {
+                    self.replayed_until.set(next.min(self.until));
+                    return Ok(complete_from);
+                }
                 Err(ReceiveError::Lapped { .. }) => is_behind = true,
                 // The answer has messages only. An importer that misses the report learns that as many cannot be sent.
                 Err(ReceiveError::Lost(lost)) if self.plan.relay => {
@@ -246,7 +306,15 @@ impl Scan<'_> {
         Ok(complete_from)
     }
 
+    /// Returns whether a part is as long as it may be, after this number of messages was read.
+    fn is_full(&self, read: u64) -> bool {
+        let is_long = |most| read > 0 && self.bytes.get() >= most;
+        self.most_bytes.is_some_and(is_long)
+            || self.most_bytes.is_some() && (self.sent.get() >= PART || read >= PART_READ)
+    }
+
     fn send(&self, topic: &str, reply: Reply) -> Answered {
+        let bytes = (reply.payload.len() as u64).saturating_add(OVERHEAD);
         let identity = &self.context.identity;
         let hops = reply.origin.map_or(0, |origin| {
             let hops = lock(&self.context.hops).get(&StreamKey::of(origin)).copied();
@@ -272,6 +340,7 @@ impl Scan<'_> {
             .wait()
             .map_err(|error| error.to_string())?;
         self.sent.set(self.sent.get() + 1);
+        self.bytes.set(self.bytes.get().saturating_add(bytes));
         self.context.counting.history_messages.one();
         Ok(())
     }
