@@ -3,6 +3,7 @@
 use crate::beat::Beat;
 use crate::context::lock;
 use crate::counters::Counting;
+use crate::history::OVERHEAD;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -140,7 +141,8 @@ impl Collector {
             }
             return;
         }
-        self.bytes = self.bytes.saturating_add(sample.payload().len() + 256);
+        let overhead = usize::try_from(OVERHEAD).unwrap_or(usize::MAX);
+        self.bytes = self.bytes.saturating_add(sample.payload().len()).saturating_add(overhead);
         if self.bytes <= self.most_bytes {
             self.joined.messages.push(sample);
         } else {

@@ -16,7 +16,9 @@ use toroni_zenoh::Config;
 use toroni_zenoh::config::{Export, Import};
 
 /// Exports, each with a prefix and patterns.
-fn exports(of: &[(&str, &[&str])]) -> Vec<Export> {
+type Exports<'a> = &'a [(&'a str, &'a [&'a str])];
+
+fn exports(of: Exports<'_>) -> Vec<Export> {
     let one = |(prefix, patterns): &(&str, &[&str])| Export {
         prefix: (*prefix).to_owned(),
         ..export(patterns)
@@ -36,7 +38,7 @@ fn messages(got: &Got) -> u64 {
 /// exported before or are now.
 #[test]
 fn an_edited_configuration_loses_nothing() {
-    let cases: &[(&str, &[(&str, &[&str])], &[(&str, &[&str])])] = &[
+    let cases: &[(&str, Exports<'_>, Exports<'_>)] = &[
         ("a pattern is added", &[("", &["x", "y"])], &[("", &["x", "y", "z"])]),
         ("a pattern is removed", &[("", &["x", "y", "z"])], &[("", &["x", "y"])]),
         (
@@ -77,13 +79,14 @@ fn an_edited_configuration_loses_nothing() {
             }
         };
         publish("before");
+        // The importer has met each export.
+        let mut got: Vec<_> = (0..20).map(|_| next(&mut subscriber).text()).collect();
         from.stop();
         publish("meanwhile");
         let from = start(&Config { exports: exports(after), ..a.config(&[&b]) });
         publish("after");
         a.publish("x", "end of x");
         a.publish("y", "end of y");
-        let mut got = Vec::new();
         let mut ends = 0;
         while ends < 2 {
             let text = next(&mut subscriber).text();
@@ -129,7 +132,7 @@ fn an_importer_that_joins_under_load_misses_nothing_unreported() {
             })
         };
         let mut joined = Vec::new();
-        for _ in 0..4 {
+        for _ in 0..2 {
             let b = Site::new();
             let mut subscriber = b.subscribe("**");
             let bridge = b.importing(Import { batches, ..import(&["**"]) }, &[&a]);
@@ -140,13 +143,13 @@ fn an_importer_that_joins_under_load_misses_nothing_unreported() {
                 let got = until(&mut subscriber, "end");
                 (first, got.iter().map(messages).sum::<u64>() + 1)
             });
-            joined.push((reader, b, bridge));
+            joined.push((reader, bridge, b));
         }
         end.store(true, Ordering::Relaxed);
         let published = publisher.join().unwrap();
-        for (reader, ..) in joined {
+        for (reader, bridge, _b) in joined {
             let (first, messages) = reader.join().unwrap();
-            assert_eq!(messages, published - first, "{batches}");
+            assert_eq!(messages, published - first, "{batches}: {:?}", bridge.counters());
         }
         drop(from);
     }
@@ -191,5 +194,54 @@ fn a_bridge_that_ends_says_what_importers_have_not_confirmed() {
         assert_eq!(warns, is_full, "{log}");
         let got = until(&mut subscriber, "end");
         assert_eq!(got.iter().map(messages).sum::<u64>(), count);
+    }
+}
+
+/// What an importer has missed is longer than its queue, and messages come meanwhile. It asks for one part after the
+/// other, and its successor continues.
+#[test]
+fn an_importer_catches_up_in_parts() {
+    for batches in [true, false] {
+        let (a, b) = (Site::new(), Site::new());
+        let from = a.exporting(export(&["**"]), &[]);
+        let mut config = b.config(&[&a]);
+        config.imports.push(Import { batches, ..import(&["**"]) });
+        let to = start(&config);
+        let mut subscriber = b.subscribe("**");
+        connect(&a, "x", &mut subscriber);
+        to.stop();
+        let count = 10_000u64;
+        for number in 0..count {
+            a.publish(["x", "y"][usize::from(number % 3 == 0)], format!("{number:0>1000}"));
+        }
+        (config.queue.messages, config.queue.bytes) = (400, 400 << 10);
+        let before = from.counters().history_queries;
+        let to = start(&config);
+        wait_until("some arrive", || to.counters().imported_messages > count / 5);
+        to.stop();
+        let to = start(&config);
+        let arrived = std::thread::spawn(move || until(&mut subscriber, "end"));
+        let mut later = 0;
+        // At least as long as the join takes.
+        while from.counters().history_messages < count {
+            a.publish("y", format!("{:0>1000}", count + later));
+            later += 1;
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        a.publish("x", "between");
+        a.publish("y", "end");
+        let got = arrived.join().unwrap();
+        let lost = to.counters().lost_messages;
+        assert_eq!((got.len() as u64, lost), (count + later + 1, 0), "{batches}");
+        let parts = from.counters().history_queries - before;
+        assert!(parts > 10, "{parts} parts");
+        // Of each topic in order.
+        for topic in ["x", "y"] {
+            let of = |got: &Got| match got {
+                Got::Message { topic: of, payload } if of == topic => payload.parse::<u64>().ok(),
+                _ => None,
+            };
+            assert!(got.iter().filter_map(of).is_sorted(), "{topic}");
+        }
     }
 }

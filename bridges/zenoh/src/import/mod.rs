@@ -36,20 +36,25 @@ use lines::Lines;
 use published::Published;
 use publishing::{Delivery, Ended};
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toroni::{Inlet, InletTopic, Lost, Topic};
 use zenoh::Wait;
 use zenoh::bytes::ZBytes;
+use zenoh::qos::Priority;
 use zenoh::query::{ConsolidationMode, QueryTarget, ReplyKeyExpr};
 use zenoh::sample::{Locality, Sample, SampleKind};
 
 /// As many messages are published under one lock.
 const BATCH: usize = 256;
-/// How long an export has to answer.
+/// How long an export has to answer, with a part of what was missed. It doubles each time that an answer does not come.
 const JOIN: Duration = Duration::from_secs(5);
+/// As long a part is, in bytes. It gets shorter each time that it does not come.
+const PART: u64 = 1 << 20;
+/// How often in a row a part is asked for. After that, it counts as lost.
+const ATTEMPTS: u32 = 3;
 /// As many publishers that are no bridges get a series of their own.
 const FOREIGN: usize = 32;
 /// The longest sleep.
@@ -107,6 +112,14 @@ struct Joining {
     own: Option<StreamKey>,
     /// The number from which on it was asked for messages.
     from: Option<u64>,
+    /// When it was asked last, with which priority, and how many answers in a row have not come, or not whole.
+    asked: Instant,
+    priority: Priority,
+    attempts: u32,
+    /// Its counts, while parts are missing of what they contain. What comes meanwhile is held.
+    goal: Option<Beat>,
+    /// Whether something was not held that came since it was asked last: there was no room.
+    is_cut: bool,
     /// Since when it is known that the answer does not come, or not whole. The next heartbeat has the counts, too.
     unanswered: Option<Instant>,
     replayed: Vec<Sample>,
@@ -115,18 +128,32 @@ struct Joining {
 }
 
 impl Joining {
-    fn new(import: usize) -> Self {
+    fn new(import: usize, priority: Priority) -> Self {
         Self {
             import,
             since: Instant::now(),
             own: None,
             from: None,
+            asked: Instant::now(),
+            priority,
+            attempts: 0,
+            goal: None,
+            is_cut: false,
             unanswered: None,
             replayed: Vec::new(),
             held: Vec::new(),
             bytes: 0,
         }
     }
+}
+
+/// How an export is asked.
+#[derive(Clone, Copy)]
+struct Part {
+    /// The sequence up to which its counts are known.
+    until: Option<u64>,
+    attempts: u32,
+    priority: Priority,
 }
 
 struct Importing {
@@ -445,7 +472,7 @@ impl Importing {
                 self.context.counting.queue_full.one();
                 return Ok(());
             }
-            self.begin_join(import, numbering, key)?;
+            self.begin_join(import, numbering, key, Priority::default())?;
         }
         if let Some(joining) = self.joining.get_mut(&numbering) {
             if let Body::Message { payload, .. } = &item.body {
@@ -457,8 +484,10 @@ impl Importing {
                 (messages + more.0, bytes.saturating_add(more.1))
             });
             let is_full = messages >= self.limits.messages || bytes >= self.limits.bytes;
-            if is_full && let Some(joining) = self.joining.remove(&numbering) {
-                self.end_join(numbering, joining, None)?;
+            if is_full && let Some(joining) = self.joining.get_mut(&numbering) {
+                // It is asked for later, or its counts show that it is missing.
+                (joining.held, joining.bytes, joining.goal) = (Vec::new(), 0, None);
+                joining.is_cut = true;
             }
             return Ok(());
         }
@@ -488,7 +517,7 @@ impl Importing {
         warn_rarely!(numbering, "a number is far ahead of those before it, so its sender is asked");
         let (own, import) = (self.order.own_stream(numbering), self.import_of(numbering));
         self.order.abandon(numbering);
-        self.joining.insert(numbering, Joining::new(import));
+        self.joining.insert(numbering, Joining::new(import, Priority::default()));
         // Not in a thread of Zenoh.
         self.unasked.extend(own.map(|own| (numbering, own)));
     }
@@ -520,13 +549,14 @@ impl Importing {
         import: usize,
         numbering: u32,
         key: Option<StreamKey>,
+        priority: Priority,
     ) -> Result<(), Ended> {
-        self.joining.insert(numbering, Joining::new(import));
+        self.joining.insert(numbering, Joining::new(import, priority));
         if let Some(key) = key { self.ask_all(numbering, key) } else { Ok(()) }
     }
 
-    /// Asks an export that is joined for its counts, and for what this bus has missed; unless another program brings its
-    /// stream.
+    /// Asks an export that is joined for its counts, and for the next part of what this bus has missed; unless another program
+    /// brings its stream.
     fn ask_all(&mut self, numbering: u32, own: StreamKey) -> Result<(), Ended> {
         let Some(import) = self.joining.get(&numbering).map(|joining| joining.import) else {
             return Ok(());
@@ -535,19 +565,40 @@ impl Importing {
             self.stand_by(numbering, import, own);
             return Ok(());
         }
-        let from = self.ask(import, numbering, Some(own));
+        let Some(joining) = self.joining.get_mut(&numbering) else { return Ok(()) };
+        (joining.own, joining.asked, joining.is_cut) = (Some(own), Instant::now(), false);
+        joining.unanswered = None;
+        let (priority, attempts) = (joining.priority, joining.attempts);
+        let until = joining.goal.as_ref().map(|goal| goal.until);
+        let part = Part { until, attempts, priority };
+        let from = self.ask(import, numbering, Some(own), part);
         if let Some(joining) = self.joining.get_mut(&numbering) {
-            (joining.own, joining.from) = (Some(own), from);
+            joining.from = from;
         }
         Ok(())
     }
 
     /// Asks an export for its counts; if the key of its stream is given, also for what this bus has missed. Returns from
     /// which number on.
-    fn ask(&mut self, import: usize, numbering: u32, key: Option<StreamKey>) -> Option<u64> {
+    fn ask(
+        &mut self,
+        import: usize,
+        numbering: u32,
+        key: Option<StreamKey>,
+        part: Part,
+    ) -> Option<u64> {
         let plans = self.plans.clone();
         let plan = &plans[import];
-        let mut request = Request { batches: plan.batches, ..Request::default() };
+        let Part { until, attempts, priority } = part;
+        // With the message that makes it long enough, it usually fits into the queue.
+        let bytes = PART.min(self.limits.bytes as u64 / 2) >> (2 * attempts);
+        let mut request = Request {
+            until,
+            bytes: Some(bytes),
+            priority: Some(priority as u8),
+            batches: plan.batches,
+            ..Request::default()
+        };
         if let Some(key) = key.filter(|key| key.source != self.context.identity.source) {
             request.from = self.order.accounted(key);
             let is_new = request.from.is_none();
@@ -574,7 +625,8 @@ impl Importing {
             .consolidation(ConsolidationMode::None)
             .accept_replies(ReplyKeyExpr::Any)
             .allowed_destination(Locality::Remote)
-            .timeout(JOIN)
+            .priority(priority)
+            .timeout(JOIN.saturating_mul(1 << attempts))
             .callback_mut(move |reply| {
                 if let Ok(sample) = reply.into_result() {
                     collector.take(sample);
@@ -589,27 +641,116 @@ impl Importing {
 
     fn joined(&mut self, joined: Joined) -> Result<(), Ended> {
         let Joined { import, numbering, messages, counts } = joined;
-        if let Some(counts) = &counts {
-            self.context.witness.take(&self.plans[import].prefix, counts);
+        let Some(joining) = self.joining.get_mut(&numbering) else {
+            let was_doubted = self.doubt(numbering, false);
+            if let Some(counts) = counts.filter(|counts| counts.full) {
+                self.context.witness.take(&self.plans[import].prefix, &counts);
+                if self.order.knows_path(numbering)
+                    && (was_doubted || !self.order.is_synced(numbering))
+                {
+                    self.told(import, &counts);
+                }
+            }
+            return Ok(());
+        };
+        let is_last = joining.attempts + 1 >= ATTEMPTS;
+        let is_enough = |counts: &Beat| {
+            // Zenoh may drop a part of an answer. Then it is unknown which.
+            let is_whole = counts.replayed.is_some_and(|sent| messages.len() as u64 >= sent);
+            joining.from.is_none() || is_whole || is_last && counts.full
+        };
+        let Some(counts) = counts.filter(is_enough) else {
+            // The next heartbeat says that the export lives. Then it is asked again.
+            joining.attempts += 1;
+            (joining.replayed, joining.unanswered) = (messages, Some(Instant::now()));
+            return Ok(());
+        };
+        let until = counts.replayed_until.unwrap_or(counts.until);
+        let is_behind = joining.is_cut || until < counts.until;
+        if let (Some(from), Some(own), Some(number)) =
+            (joining.from, joining.own, counts.replayed_from)
+            && is_behind
+            && (until > from || joining.is_cut)
+        {
+            if joining.goal.is_none() && !joining.is_cut {
+                joining.goal = Some(counts.clone());
+            }
+            joining.attempts = 0;
+            let replay = Replay::From { number, unsent: counts.unsent };
+            let part = Beat { until, full: false, topics: BTreeMap::new(), ..counts };
+            let part = Beat { begins: part.begins.min(until), ..part };
+            if self.catch_up(import, &part, replay, messages)? {
+                return self.ask_all(numbering, own);
+            }
+        } else {
+            joining.replayed = messages;
+            let replayed_from = counts.replayed_from.filter(|_| !is_behind);
+            let counts = Beat { replayed_from, ..counts };
+            joining.goal = Some(match joining.goal.take() {
+                Some(goal) => {
+                    Beat { replayed_from, replayed: counts.replayed, unsent: counts.unsent, ..goal }
+                }
+                None => counts,
+            });
         }
-        if let Some(joining) = self.joining.get_mut(&numbering) {
-            joining.replayed.extend(messages);
-            if counts.is_none() {
-                joining.unanswered = Some(Instant::now());
-                return Ok(());
+        let Some(mut joining) = self.joining.remove(&numbering) else { return Ok(()) };
+        let counts = joining.goal.take();
+        self.end_join(numbering, joining, counts)
+    }
+
+    /// Takes a part of what an export sends again. Returns whether this import brings its stream.
+    fn catch_up(
+        &mut self,
+        import: usize,
+        part: &Beat,
+        replay: Replay,
+        messages: Vec<Sample>,
+    ) -> Result<bool, Ended> {
+        let items = self.sent_again(import, messages)?;
+        let items = self.introduced(items)?;
+        if !self.introduce_sender(part.key())? {
+            return Ok(false);
+        }
+        let now = self.now();
+        self.order.catch_up(now, &part.told(), replay, items, &mut self.events);
+        self.flush()?;
+        Ok(true)
+    }
+
+    /// Reads the messages of an answer.
+    fn sent_again(
+        &mut self,
+        import: usize,
+        messages: Vec<Sample>,
+    ) -> Result<Vec<Item<Body>>, Ended> {
+        let mut items = Vec::new();
+        for sample in messages {
+            if let Some((item, attachment)) = self.item(import, &sample)? {
+                if attachment.replayed {
+                    items.push(item);
+                } else {
+                    self.context.counting.bad_attachment.one();
+                }
             }
         }
-        if let Some(joining) = self.joining.remove(&numbering) {
-            return self.end_join(numbering, joining, counts);
+        Ok(items)
+    }
+
+    /// Introduces the streams of messages that were sent again or held, and returns those that this import brings, in the
+    /// order of their numbers.
+    fn introduced(&mut self, mut items: Vec<Item<Body>>) -> Result<Vec<Item<Body>>, Ended> {
+        // A report has its place among the messages of the stream that it is about.
+        items.sort_by_key(|item| item.loss.map_or(item.origin, |(from, _)| from));
+        let mut ours = Vec::new();
+        for item in items {
+            if self.introduce(StreamKey::of(item.origin))? {
+                let item = self.missed(item);
+                ours.push(self.unpublished(item));
+            } else if matches!(item.body, Body::Message { .. }) {
+                self.lines.note_refused(item.origin, item.origin.number + 1, 1);
+            }
         }
-        let was_doubted = self.doubt(numbering, false);
-        if let Some(counts) = counts
-            && self.order.knows_path(numbering)
-            && (was_doubted || !self.order.is_synced(numbering))
-        {
-            self.told(import, &counts);
-        }
-        Ok(())
+        Ok(ours)
     }
 
     fn end_join(
@@ -631,6 +772,7 @@ impl Importing {
         let reorder = self.plans[import].reorder;
         self.order.open(now, Opening { numbering, reorder, own, since }, &mut self.events);
         if let Some(counts) = counts {
+            self.context.witness.take(&self.plans[import].prefix, &counts);
             // Zenoh may drop a part of an answer. Then it is unknown which.
             let is_whole = counts.replayed.is_some_and(|sent| replayed.len() as u64 >= sent);
             let replay = match (from, counts.replayed_from) {
@@ -640,31 +782,15 @@ impl Importing {
                 }
                 (Some(_), _) => Replay::Part,
             };
-            let mut items = Vec::new();
-            for sample in replayed {
-                if let Some((item, attachment)) = self.item(import, &sample)? {
-                    if attachment.replayed {
-                        items.push(item);
-                    } else {
-                        self.context.counting.bad_attachment.one();
-                    }
-                }
-            }
-            let (earlier, later): (Vec<_>, Vec<_>) = held.drain(..).partition(|item| {
+            let mut items = self.sent_again(import, replayed)?;
+            let (mut earlier, later): (Vec<_>, Vec<_>) = held.drain(..).partition(|item| {
                 counts.topics.get(&*item.topic).is_some_and(|count| item.count < *count)
             });
-            items.extend(earlier);
-            // A report has its place among the messages of the stream that it is about.
-            items.sort_by_key(|item| item.loss.map_or(item.origin, |(from, _)| from));
-            let mut ours = Vec::new();
-            for item in items {
-                if self.introduce(StreamKey::of(item.origin))? {
-                    let item = self.missed(item);
-                    ours.push(self.unpublished(item));
-                } else if matches!(item.body, Body::Message { .. }) {
-                    self.lines.note_refused(item.origin, item.origin.number + 1, 1);
-                }
+            if from.is_none() {
+                keep_last(&mut earlier, &counts);
             }
+            items.extend(earlier);
+            let ours = self.introduced(items)?;
             self.order.join(now, &counts.told(), replay, ours, &mut self.events);
             held = later;
         }
@@ -678,7 +804,7 @@ impl Importing {
     fn give_up_joining(&mut self) -> Result<(), Ended> {
         let patience = crate::export::patience(self.context.heartbeat);
         let is_late = |joining: &Joining| {
-            joining.since.elapsed() > 2 * (patience + JOIN)
+            joining.asked.elapsed() > 2 * (patience + JOIN.saturating_mul(1 << joining.attempts))
                 || match (joining.own, joining.unanswered) {
                     (None, _) => joining.since.elapsed() > patience + JOIN,
                     (Some(_), Some(since)) => since.elapsed() > patience,
@@ -721,17 +847,23 @@ impl Importing {
                 "a heartbeat is far ahead of those before it, so its sender is asked"
             );
             if !self.doubt(beat.numbering, true) {
-                self.ask(import, beat.numbering, None);
+                let part = Part { until: None, attempts: 0, priority: sample.priority() };
+                self.ask(import, beat.numbering, None, part);
             }
             return Ok(());
         }
-        self.context.witness.take(&self.plans[import].prefix, &beat);
+        if !self.joining.contains_key(&beat.numbering) {
+            // Else what was missed may still come. An export that ends waits for that.
+            self.context.witness.take(&self.plans[import].prefix, &beat);
+        }
         self.note_beat(beat.numbering);
         if let Some(own) = self.lines.stands_by(beat.numbering) {
             return self.retry(own);
         }
         if let Some(joining) = self.joining.get_mut(&beat.numbering) {
-            if joining.own.is_none() {
+            joining.priority = sample.priority();
+            let is_again = joining.unanswered.is_some() && joining.attempts < ATTEMPTS;
+            if joining.own.is_none() || is_again {
                 return self.ask_all(beat.numbering, beat.key());
             }
             if joining.unanswered.is_none() {
@@ -739,8 +871,9 @@ impl Importing {
             }
             if !beat.full {
                 joining.unanswered = None;
+                let part = Part { until: None, attempts: 0, priority: sample.priority() };
                 let import = joining.import;
-                self.ask(import, beat.numbering, None);
+                self.ask(import, beat.numbering, None, part);
                 return Ok(());
             }
             if let Some(joining) = self.joining.remove(&beat.numbering) {
@@ -752,14 +885,16 @@ impl Importing {
             if self.joining.len() >= PATHS {
                 return Ok(());
             }
-            return self.begin_join(import, beat.numbering, Some(beat.key()));
+            let priority = sample.priority();
+            return self.begin_join(import, beat.numbering, Some(beat.key()), priority);
         }
         if !self.introduce_sender(beat.key())? {
             self.stand_by(beat.numbering, import, beat.key());
             return Ok(());
         }
         if !beat.full && !self.order.is_synced(beat.numbering) {
-            self.ask(import, beat.numbering, None);
+            let part = Part { until: None, attempts: 0, priority: sample.priority() };
+            self.ask(import, beat.numbering, None, part);
         }
         self.told(import, &beat);
         Ok(())
@@ -866,6 +1001,19 @@ impl Drop for Importing {
     fn drop(&mut self) {
         self.keys.undeclare(&self.context.session);
     }
+}
+
+/// Keeps those messages of each topic after which none is missing. An importer that meets an export begins with them.
+fn keep_last(held: &mut Vec<Item<Body>>, counts: &Beat) {
+    let mut firsts: HashMap<Arc<str>, u64> = HashMap::default();
+    for item in held.iter().rev() {
+        let told = || counts.topics.get(&*item.topic).copied().unwrap_or_default();
+        let first = firsts.entry(item.topic.clone()).or_insert_with(told);
+        if item.count.checked_add(1) == Some(*first) {
+            *first = item.count;
+        }
+    }
+    held.retain(|item| firsts.get(&item.topic).is_some_and(|first| item.count >= *first));
 }
 
 fn published_ns(sample: &Sample) -> Option<u64> {

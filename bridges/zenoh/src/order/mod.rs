@@ -548,6 +548,24 @@ impl<T> Order<T> {
         self.settle_told(told.numbering, out);
     }
 
+    /// Takes a part of what a sender has sent again: all of its stream before `told.until`. Its counts are not known yet.
+    pub(crate) fn catch_up(
+        &mut self,
+        now: Duration,
+        told: &Told<'_>,
+        replay: Replay,
+        items: Vec<Item<T>>,
+        out: &mut Vec<Event<T>>,
+    ) {
+        let Told { numbering, key, until, .. } = *told;
+        let reorder = Duration::ZERO;
+        self.open(now, Opening { numbering, reorder, own: Some(key), since: now }, out);
+        self.join(now, told, replay, items, out);
+        self.settle_until(key, until, out);
+        // It is opened again with its counts.
+        self.close(numbering, out);
+    }
+
     /// Reports what is missing before a join. The sender's stream stood at `base`.
     fn account(
         &mut self,
