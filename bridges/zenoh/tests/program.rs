@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 use toroni_testkit::{Directory, Program};
 
 /// A folder for the bus and for files. Bridges in it connect to no other program.
@@ -223,6 +224,19 @@ fn a_file_takes_precedence_over_the_environment() {
 }
 
 /// The files of the example are accepted.
+/// The nodes' unit reads /etc/toroni/NAME.toml.
+#[test]
+fn the_unit_reads_the_documented_file_and_waits_long_enough() {
+    let unit = include_str!("../../../packaging/systemd/toroni-zenoh@.service");
+    let guide = include_str!("../../../docs/zenoh.md");
+    assert!(unit.contains("--config /etc/toroni/zenoh-%i.toml\n"), "{unit}");
+    assert!(guide.contains("install -D -m 640 -g toroni bridge.toml /etc/toroni/zenoh-plant.toml"));
+    let seconds = unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec="));
+    let seconds = Duration::from_secs(seconds.unwrap().parse().unwrap());
+    // After the drain it has 10 s.
+    assert!(toroni_zenoh::Config::default().drain + Duration::from_secs(10) < seconds);
+}
+
 #[test]
 fn the_example_is_valid() {
     let folder = Folder::new();
