@@ -200,17 +200,12 @@ fn predecessor(
     let life = beats.iter().map(|beat| beat.life).max().unwrap_or(0);
     beats.retain(|beat| beat.life == life);
     let end = end_of(context)?;
-    if is_known && beats.is_empty() {
-        tracing::warn!(
-            "the bus is a copy, or was restored from one: what it sends gets new numbers"
-        );
-        return Ok((context.clone(), beats));
-    }
-    if let Some(beat) = beats.iter().find(|beat| beat.until > end) {
+    let sent = beats.iter().map(|beat| beat.until).max();
+    if is_known && sent.is_none_or(|sent| sent > end) {
         tracing::warn!(
             end,
-            sent = beat.until,
-            "the bus has gone back to an earlier state: what it sends gets new numbers"
+            sent,
+            "the bus is a copy, or has gone back to an earlier state: what it sends from now on gets new numbers"
         );
         let identity = identity.with_life(crate::identity::next_life(life));
         return Ok((Arc::new(context.with_identity(identity)), Vec::new()));

@@ -6,14 +6,15 @@ mod common;
 
 use common::*;
 use rustix::process::Signal;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use toroni::{BusConfig, Policy};
-use toroni_testkit::Program;
+use toroni_testkit::{Directory, Program};
 use toroni_zenoh::Config;
-use toroni_zenoh::config::{Export, Import};
+use toroni_zenoh::config::{BusSettings, Export, Import};
 
 /// Exports, each with a prefix and patterns.
 type Exports<'a> = &'a [(&'a str, &'a [&'a str])];
@@ -244,4 +245,61 @@ fn an_importer_catches_up_in_parts() {
             assert!(got.iter().filter_map(of).is_sorted(), "{topic}");
         }
     }
+}
+
+/// Copies the files of a bus, over those that are there.
+fn copy_bus(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        let to = to.join(file.file_name());
+        match file.file_type().unwrap() {
+            kind if kind.is_dir() => copy_bus(&file.path(), &to),
+            kind if kind.is_file() => drop(std::fs::copy(file.path(), to).unwrap()),
+            // A socket of a process.
+            _ => {}
+        }
+    }
+}
+
+/// A bus is replaced by a copy of an earlier time, and then put back in place. What is published afterwards has sequences
+/// that were used before, and arrives.
+#[test]
+fn a_bus_that_has_gone_back_sends_with_new_numbers() {
+    let b = Site::new();
+    let to = b.importing(import(&["**"]), &[]);
+    let mut subscriber = b.subscribe("**");
+    let root = Directory::new();
+    let [first, copy] = ["first", "copy"].map(|name| root.join(name));
+    let open = |directory: &Path| BusConfig::new().directory(directory).open("default").unwrap();
+    // Publishes while a bridge exports.
+    let mut export_from = |directory: &Path, tag: &str, count: usize| {
+        let bus = open(directory);
+        let from = start(&Config {
+            bus: BusSettings { name: "default".to_owned(), directory: Some(directory.to_owned()) },
+            source: Some("site-a".to_owned()),
+            exports: vec![export(&["**"])],
+            ..b.config_at(free_port(), &[b.port])
+        });
+        let publisher = bus.publisher("x").unwrap();
+        let expected: Vec<String> = (0..count).map(|number| format!("{tag} {number}")).collect();
+        for text in &expected {
+            publisher.publish(text).unwrap();
+        }
+        publisher.publish(format!("end of {tag}")).unwrap();
+        let got = until(&mut subscriber, &format!("end of {tag}"));
+        let expected: Vec<_> = expected.iter().map(|text| format!("x={text}")).collect();
+        assert_eq!(got.iter().map(Got::text).collect::<Vec<_>>(), expected);
+        from.stop();
+    };
+    let [first_path, copy_path] = [&first, &copy].map(|at| open(at).path().to_owned());
+    export_from(&first, "before the copy", 10);
+    copy_bus(&first_path, &copy_path);
+    export_from(&first, "after the copy", 20);
+    export_from(&copy, "from the copy", 5);
+    // In place: the file stays the same.
+    copy_bus(&copy_path, &first_path);
+    export_from(&first, "gone back", 5);
+    export_from(&first, "later", 30);
+    assert_eq!((to.counters().lost_messages, to.counters().duplicates), (0, 0));
 }
