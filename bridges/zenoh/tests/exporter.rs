@@ -14,7 +14,7 @@ use std::time::Duration;
 use toroni::{BusConfig, Policy};
 use toroni_testkit::{Directory, Program};
 use toroni_zenoh::Config;
-use toroni_zenoh::config::{BusSettings, Export, Import};
+use toroni_zenoh::config::{BusSettings, Export, Import, Priority};
 
 /// Exports, each with a prefix and patterns.
 type Exports<'a> = &'a [(&'a str, &'a [&'a str])];
@@ -111,9 +111,10 @@ fn an_edited_configuration_loses_nothing() {
 /// the first message on, all arrive.
 #[test]
 fn an_importer_that_joins_under_load_misses_nothing_unreported() {
-    for batches in [true, false] {
+    // What is sent with a low priority must not be overtaken by the counts.
+    for (batches, priority) in [(true, Priority::Data), (false, Priority::Background)] {
         let a = Site::new();
-        let from = a.exporting(export(&["**"]), &[]);
+        let from = a.exporting(Export { priority, ..export(&["**"]) }, &[]);
         let end = Arc::new(AtomicBool::new(false));
         let publisher = {
             let (bus, end) = (a.bus.clone(), end.clone());

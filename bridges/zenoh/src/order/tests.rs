@@ -391,6 +391,41 @@ fn what_a_sender_cannot_send_again_is_reported() {
     assert_eq!(seen, ["lost 2 in 100..100", "a104"]);
 }
 
+/// A part settles what it has. If the rest does not come, a heartbeat reports it; else the join continues after the part.
+#[test]
+fn what_a_sender_sends_again_comes_in_parts() {
+    for is_complete in [true, false] {
+        let mut case = restarted(&[KEY]);
+        let topics = BTreeMap::new();
+        let mut part = |until, number, unsent, items: Vec<Item<()>>| {
+            let (numbering, key, overtaken) = (7, KEY, None);
+            let (beat, begins, full, topics) = (1, 0, false, &topics);
+            let told = Told { numbering, beat, key, begins, until, overtaken, full, topics };
+            let replay = Replay::From { number, unsent };
+            case.order.catch_up(ms(1), &told, replay, items, &mut case.events);
+            assert!(!case.order.knows_path(7));
+            let seen = case.bus.take(&mut case.events);
+            assert_eq!(case.bus.settled[&KEY], until);
+            seen
+        };
+        let seen = part(105, 100, 0, vec![item("a", 100, 0), item("b", 104, 0)]);
+        assert_eq!(seen, ["a100", "b104"]);
+        // 105 and 106 were overwritten, and one cannot be sent.
+        assert_eq!(part(110, 107, 1, vec![item("a", 108, 0)]), ["lost 3 in 105..107", "a108"]);
+        case.open_as(7, Some(KEY));
+        if is_complete {
+            let replay = Replay::From { number: 110, unsent: 0 };
+            let seen = case.join(115, &[("a", 9)], replay, vec![item("a", 112, 0)]);
+            assert_eq!(seen, ["a112"]);
+        } else {
+            let beat = Beat { numbering: 7, until: 115, topics: vec![("a", 9)], ..Beat::default() };
+            assert_eq!(case.beat(2, &beat), ["lost 5 in 110..110"]);
+        }
+        assert_eq!(case.bus.settled[&KEY], 115);
+        assert_eq!(case.message(3, 7, item("a", 120, 9)), ["a120"]);
+    }
+}
+
 /// The sender has published nothing of its own, so it could not be asked for a part of what it has.
 #[test]
 fn a_sender_that_only_relays_is_joined_with_an_upper_bound() {
