@@ -2,7 +2,8 @@
 //!
 //! Each bridge has a liveliness token whose last segment is its rank: when it was started, and its Zenoh id. The bridge
 //! with the lowest rank works. A bridge that stands by listens to the heartbeats of the other one, and continues its
-//! numbers. A bridge that finds no other asks the importers for the last heartbeat of its predecessor.
+//! numbers. A bridge that finds no other asks the importers for the last heartbeats of its predecessor, which may have had
+//! other exports.
 
 use crate::BridgeError;
 use crate::beat::Beat;

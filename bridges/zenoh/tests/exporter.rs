@@ -165,10 +165,10 @@ fn a_bridge_that_ends_says_what_importers_have_not_confirmed() {
     let b = Site::with(BusConfig::new().capacity(64 << 10).policy(Policy::Wait { limit: None }));
     let _to = b.importing(import(&["**"]), &[]);
     let mut subscriber = b.subscribe("**");
-    for is_full in [true, false] {
+    for (is_full, drain, signals) in [(true, "1s", 1), (false, "60s", 1), (true, "60s", 2)] {
         let file = a.directory.join("bridge.toml");
         let text = format!(
-            "bus = {{ name = 'default', directory = {:?} }}\nheartbeat = '100ms'\nsettle = '300ms'\ndrain = '1s'\n\
+            "bus = {{ name = 'default', directory = {:?} }}\nheartbeat = '100ms'\nsettle = '300ms'\ndrain = '{drain}'\n\
              [[export]]\npatterns = ['**']\n[zenoh]\nlisten = {{ endpoints = ['tcp/127.0.0.1:{}'] }}\n\
              connect = {{ endpoints = ['tcp/127.0.0.1:{}'] }}\n\
              scouting = {{ multicast = {{ enabled = false }}, gossip = {{ enabled = false }} }}\n",
@@ -189,11 +189,19 @@ fn a_bridge_that_ends_says_what_importers_have_not_confirmed() {
         }
         a.publish("x", "end");
         from.signal(Signal::TERM);
+        if signals == 2 {
+            from.wait_for_error("the bridge stops");
+            from.signal(Signal::TERM);
+        }
         let output = from.finish();
-        assert_eq!(output.status.code(), Some(0));
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
-        let warns = log.contains("importers have not confirmed the last heartbeat");
-        assert_eq!(warns, is_full, "{log}");
+        if signals == 2 {
+            assert!(log.contains("a second signal ended it"), "{log}");
+        } else {
+            assert_eq!(output.status.code(), Some(0));
+            let warns = log.contains("importers have not confirmed the last heartbeat");
+            assert_eq!(warns, is_full, "{log}");
+        }
         let got = until(&mut subscriber, "end");
         assert_eq!(got.iter().map(messages).sum::<u64>(), count);
     }
