@@ -415,6 +415,10 @@ impl Exporting {
         let (own, until) = (self.context.identity.stream(self.plan.stream), self.table.until());
         let mut patience = CONFIRM;
         loop {
+            if self.waiting.is_any() {
+                // An importer that catches up cannot confirm before it has new counts.
+                self.answer_joins(until);
+            }
             let left = deadline.saturating_duration_since(Instant::now());
             let asked = witness::ask(&self.context.session, &key, &bus, patience.min(left));
             let is_missing = |beat: &Beat| beat.key() == own && beat.until < until;

@@ -125,8 +125,11 @@ pub(crate) fn run(context: &Arc<Context>, plans: &Plans, ranks: &Ranks) -> Resul
 
 /// Listens to heartbeats of this bus's exports, by whatever bridge.
 fn listen(context: &Arc<Context>, plans: &Plans) -> Result<Vec<Subscriber<()>>, BridgeError> {
-    let mut subscribers = Vec::new();
-    for plan in &plans.exports {
+    let mut subscribers: Vec<Subscriber<()>> = Vec::new();
+    for (index, plan) in plans.exports.iter().enumerate() {
+        if plans.exports[..index].iter().any(|earlier| earlier.prefix == plan.prefix) {
+            continue;
+        }
         // The other bridge may have another edition of the configuration.
         let key = plan.prefix.control(&format!("beat/{}/*", context.identity.bus));
         let (told, plan) = (context.clone(), plan.clone());
