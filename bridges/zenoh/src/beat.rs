@@ -67,6 +67,9 @@ pub(crate) struct Beat {
     /// How many messages it cannot have, because they are too long or on topics of bridges.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) unsent: u64,
+    /// Whether the export ends, and has sent all that was on its bus.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) ended: bool,
     /// How many messages were sent on each topic.
     pub(crate) topics: BTreeMap<String, u64>,
 }
@@ -78,6 +81,11 @@ fn is_counted(topic: &str) -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,7 +153,7 @@ impl Table {
     /// Begins a numbering.
     pub(crate) fn begin(head: Beat) -> Self {
         let mut table = Self {
-            head: Beat { topics: BTreeMap::new(), ..head.clone() },
+            head: Beat { topics: BTreeMap::new(), ended: false, ..head.clone() },
             topics: HashMap::new(),
             order: Vec::new(),
             turn: 0,
@@ -175,6 +183,11 @@ impl Table {
     /// Learns that all messages before this sequence were counted, or are not for this export.
     pub(crate) fn read(&mut self, until: u64) {
         self.head.until = self.head.until.max(until);
+    }
+
+    /// Learns that nothing more is sent.
+    pub(crate) fn end(&mut self) {
+        self.head.ended = true;
     }
 
     /// Counts something that has no sequence. Returns how many there were before.

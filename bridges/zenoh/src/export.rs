@@ -339,10 +339,14 @@ impl Exporting {
             patience = self.plan.drain;
         }
         let deadline = Instant::now() + patience;
+        let mut is_all = false;
         if is_leaving {
-            read = self.send_rest(&mut subscriber, deadline)?;
+            (read, is_all) = self.send_rest(&mut subscriber, deadline)?;
         }
         self.read(read);
+        if is_all && self.skipped.is_none() {
+            self.table.end();
+        }
         self.beat(true);
         // For the export that follows in this process, if no importer can tell it.
         self.context.witness.take(&self.plan.prefix, &self.table.full());
@@ -373,17 +377,17 @@ impl Exporting {
     }
 
     /// Sends what was published before the bridge was asked to stop. What is published meanwhile is left to a successor.
-    /// Returns the sequence up to which all is sent.
+    /// Returns the sequence up to which all is sent, and whether that is all.
     fn send_rest(
         &mut self,
         subscriber: &mut Subscriber,
         deadline: Instant,
-    ) -> Result<u64, ReceiveError> {
-        let Ok(end) = end_of(&self.context) else { return Ok(subscriber.sequence()) };
+    ) -> Result<(u64, bool), ReceiveError> {
+        let Ok(end) = end_of(&self.context) else { return Ok((subscriber.sequence(), false)) };
         while Instant::now() < deadline && subscriber.sequence() < end {
             match subscriber.try_receive() {
                 Ok(None) => break,
-                Ok(Some(message)) if message.sequence() >= end => return Ok(end),
+                Ok(Some(message)) if message.sequence() >= end => return Ok((end, true)),
                 received => self.take(received)?,
             }
         }
@@ -395,7 +399,7 @@ impl Exporting {
                 "`drain` is over, and messages of the bus were not sent: the next start sends them if the bus still has them"
             );
         }
-        Ok(read)
+        Ok((read, read >= end))
     }
 
     /// Learns that all messages before this sequence are sent, or not for this export.

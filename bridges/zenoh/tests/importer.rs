@@ -209,7 +209,7 @@ fn another_series_of_a_sender_begins_after_an_open_end() {
     }
 }
 
-/// An exporter ends, and does not come back for a while: once while the importer lives, and once while it is restarted. Programs
+/// An exporter is cut off and ends, and does not come back for a while: once while the importer lives, and once while it is restarted. Programs
 /// that are no bridges count nothing, so nothing is known to be missing of them.
 #[test]
 fn a_silent_sender_has_an_open_end_once() {
@@ -222,6 +222,8 @@ fn a_silent_sender_has_an_open_end_once() {
         connect(&a, "x", &mut subscriber);
         let peer = peer(&b);
         connect_peer(&peer, "foreign", &mut subscriber);
+        // Nothing says that it has sent all.
+        from.session().close().wait().unwrap();
         from.stop();
         if is_restarted {
             to.stop();

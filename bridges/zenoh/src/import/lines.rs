@@ -6,24 +6,27 @@
 //! Otherwise a relay brings it among others: then what was dropped, and is not on the bus, is reported as lost.
 //!
 //! A sender that is not heard for [`ACTIVITY`] may have published more than it has sent. Then the bus gets an *open end*: a loss
-//! of at least 0 messages after the last number. The same holds for the streams of senders that an earlier import has
+//! of at least 0 messages after the last number. If it has ended and had sent all, that is a minute later. The same holds for the streams of senders that an earlier import has
 //! brought, if none comes, and for a series that another one follows: the bus of the sender was made again. The bus takes
 //! one open end until the next message of the stream, so it does not matter who writes it.
 
 use super::publishing::{Ended, concerns_one, passes};
 use super::{Importing, Joining};
+use crate::beat::Beat;
 use crate::identity;
 use crate::limit::warn_rarely;
 use crate::order::{PATHS, STREAMS, StreamKey};
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use std::time::{Duration, Instant};
 use toroni::{Arrived, Limit, Lost, LostBound, LostReason, Origin, PublishError};
+use zenoh::qos::Priority;
 
 /// How often streams are claimed again, and the bus is asked for those that no process brings.
 const LOOK: Duration = Duration::from_secs(1);
 /// A sender counts as silent if nothing came from it for this time, and for three of its heartbeats.
 const ACTIVITY: Duration = Duration::from_secs(10);
-/// When to ask again whether a stream is the own one of a sender, if it was not.
+/// When to ask again whether a stream is the own one of a sender, if it was not. Also how long a sender may be away that has
+/// ended, and sent all.
 const LATER: Duration = Duration::from_secs(60);
 
 /// What an import knows of its streams beside the order.
@@ -58,6 +61,8 @@ struct Sender {
     interval: Duration,
     /// Whether it was asked because a heartbeat was too far ahead to be believed.
     is_doubted: bool,
+    /// Where it has ended, if it has sent all that was on its bus.
+    ended: Option<u64>,
 }
 
 impl Default for Lines {
@@ -253,7 +258,7 @@ impl Importing {
         }
         for (numbering, import) in numberings {
             self.lines.standing_by.remove(&numbering);
-            self.begin_join(import, numbering, Some(key))?;
+            self.begin_join(import, numbering, Some(key), Priority::default())?;
         }
         Ok(())
     }
@@ -264,7 +269,8 @@ impl Importing {
         if lines.senders.len() >= PATHS {
             lines.senders.retain(|numbering, _| order.knows_path(*numbering));
         }
-        let new = Sender { import, beat: None, interval: Duration::ZERO, is_doubted: false };
+        let new =
+            Sender { import, beat: None, interval: Duration::ZERO, is_doubted: false, ended: None };
         lines.senders.entry(numbering).or_insert(new);
     }
 
@@ -274,12 +280,13 @@ impl Importing {
     }
 
     /// Notes a heartbeat of a sender.
-    pub(super) fn note_beat(&mut self, numbering: u32) {
+    pub(super) fn note_beat(&mut self, beat: &Beat) {
         let now = self.now();
-        if let Some(sender) = self.lines.senders.get_mut(&numbering)
-            && let Some(last) = sender.beat.replace(now)
-        {
-            sender.interval = sender.interval.max(now.saturating_sub(last));
+        if let Some(sender) = self.lines.senders.get_mut(&beat.numbering) {
+            sender.ended = beat.ended.then_some(beat.until);
+            if let Some(last) = sender.beat.replace(now) {
+                sender.interval = sender.interval.max(now.saturating_sub(last));
+            }
         }
     }
 
@@ -323,10 +330,16 @@ impl Importing {
         let silent: Vec<u32> = lines.senders.keys().copied().filter(is_silent).collect();
         for numbering in silent {
             let own = self.order.own_stream(numbering);
+            let ended = self.lines.senders.get(&numbering).and_then(|sender| sender.ended);
+            let accounted = own.and_then(|own| self.order.accounted(own));
+            // Its bus may have more by now, which others publish.
+            let has_all = ended.is_some_and(|ended| accounted.is_some_and(|until| until >= ended));
             let brought = self.order.end(numbering, &mut self.events);
             self.flush()?;
             for key in brought {
-                if Some(key) == own {
+                if Some(key) == own && has_all {
+                    self.lines.awaited.insert(key, Instant::now() + LATER);
+                } else if Some(key) == own {
                     warn_rarely!(?key, "a sender is silent: more may be missing");
                     self.open_end(key, LostReason::Silent)?;
                 }

@@ -856,7 +856,7 @@ impl Importing {
             // Else what was missed may still come. An export that ends waits for that.
             self.context.witness.take(&self.plans[import].prefix, &beat);
         }
-        self.note_beat(beat.numbering);
+        self.note_beat(&beat);
         if let Some(own) = self.lines.stands_by(beat.numbering) {
             return self.retry(own);
         }

@@ -1,0 +1,334 @@
+//! What subscribers of a receiving bus learn, whatever becomes of the two bridges and of their hosts: real processes on the loopback
+//! interface. The table is in [`toroni_testkit::reports`].
+//!
+//! A bridge keeps no state beside the bus, so nothing becomes of that. One that has no time to send all needs a slow link:
+//! see `exporter.rs`.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{LONG, free_port, wait_until};
+use rustix::process::Signal;
+use std::num::NonZero;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use toroni::{Bus, BusConfig, LostBound, ReceiveError, Subscriber};
+use toroni_testkit::directory::copy;
+use toroni_testkit::reports::{
+    Back, Case, End, LATER, MISSED, Receiver, Restored, Sender, State, Way,
+};
+use toroni_testkit::{Directory, Program, Random, long};
+
+/// Longer than it takes to notice that an exporter is silent.
+const SILENCE: Duration = Duration::from_secs(14);
+
+/// Two hosts, of which one sends to the other.
+struct Pair {
+    root: Directory,
+    batches: bool,
+    ports: [u16; 3],
+    from: Option<Bus>,
+    to: Bus,
+    subscriber: Subscriber,
+    sender: Option<Program>,
+    receiver: Option<Program>,
+    next: u32,
+}
+
+impl Pair {
+    /// Five messages are delivered.
+    fn new(batches: bool) -> Self {
+        let root = Directory::new();
+        let (from, to) = (bus(&root, "a"), bus(&root, "b"));
+        let mut pair = Self {
+            batches,
+            ports: [(); 3].map(|()| free_port()),
+            from: Some(from),
+            subscriber: to.subscribe("t/**").unwrap(),
+            to,
+            root,
+            sender: None,
+            receiver: None,
+            next: 0,
+        };
+        pair.start_sender();
+        pair.receiver = Some(pair.start_receiver(1));
+        pair.connect();
+        pair.publish(5);
+        assert_eq!(pair.told_until("4"), ["0", "1", "2", "3", "4"]);
+        pair
+    }
+
+    /// Starts a bridge of a bus that listens at one of the ports, and connects to some.
+    fn start(&self, bus: &str, section: &str, listens: usize, connects: &[usize]) -> Program {
+        let endpoint = |at: usize| format!("'tcp/127.0.0.1:{}'", self.ports[at]);
+        let ends: Vec<_> = connects.iter().copied().map(endpoint).collect();
+        let text = format!(
+            "bus = {{ name = 'default', directory = '{}' }}\nheartbeat = '200ms'\nsettle = '300ms'\n{section}\n\
+             [zenoh]\nlisten = {{ endpoints = [{}] }}\nconnect = {{ endpoints = [{}] }}\n\
+             scouting = {{ multicast = {{ enabled = false }}, gossip = {{ enabled = false }} }}\n",
+            self.root.join(bus).display(),
+            endpoint(listens),
+            ends.join(", ")
+        );
+        let path = self.root.join(format!("bridge-{listens}.toml"));
+        std::fs::write(&path, text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toroni-zenoh"));
+        command.arg("--config").arg(path).env_remove("TORONI_LOG").env_remove("TORONI_BUS");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        Program::start_with_ready_fd(command)
+    }
+
+    fn start_sender(&mut self) {
+        let mut sender = self.start("a", "[[export]]\npatterns = ['**']\n", 0, &[]);
+        sender.wait_ready();
+        self.sender = Some(sender);
+    }
+
+    /// Starts a bridge that imports, at the second port or the third.
+    fn start_receiver(&self, port: usize) -> Program {
+        let section = format!("[[import]]\npatterns = ['**']\nbatches = {}\n", self.batches);
+        let connects: Vec<_> = (0..port).collect();
+        let mut receiver = self.start("b", &section, port, &connects);
+        if port == 1 {
+            receiver.wait_ready();
+        } else {
+            receiver.wait_for_error("StandBy");
+        }
+        receiver
+    }
+
+    /// Publishes beside the messages until one arrives: the receiver has joined the sender.
+    fn connect(&self) {
+        let mut subscriber = self.to.subscribe("probe").unwrap();
+        let publisher = self.from.as_ref().unwrap().publisher("probe").unwrap();
+        wait_until("the receiver has joined the sender", || {
+            publisher.publish(b"").unwrap();
+            loop {
+                match subscriber.receive_timeout(Duration::from_millis(100)) {
+                    Ok(message) => return message.is_some(),
+                    Err(ReceiveError::Lost(_)) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        });
+    }
+
+    /// Publishes the next numbers.
+    fn publish(&mut self, count: u32) {
+        let publisher = self.from.as_ref().unwrap().publisher("t/a").unwrap();
+        for _ in 0..count {
+            publisher.publish(self.next.to_string()).unwrap();
+            self.next += 1;
+        }
+    }
+
+    /// As after a reboot: the bus of the sending host is a new one.
+    fn empty_bus(&mut self) {
+        self.from = None;
+        std::fs::remove_dir_all(self.root.join("a")).unwrap();
+        self.from = Some(bus(&self.root, "a"));
+    }
+
+    fn back_up(&mut self) {
+        self.from = None;
+        copy(&self.root.join("a"), &self.root.join("copy"));
+        self.from = Some(bus(&self.root, "a"));
+    }
+
+    fn restore(&mut self, how: Restored) {
+        self.from = None;
+        if how == Restored::Copied {
+            std::fs::remove_dir_all(self.root.join("a")).unwrap();
+        }
+        copy(&self.root.join("copy"), &self.root.join("a"));
+        self.from = Some(bus(&self.root, "a"));
+    }
+
+    fn empty_receiving_bus(&mut self) {
+        std::fs::remove_dir_all(self.root.join("b")).unwrap();
+        self.to = bus(&self.root, "b");
+        self.subscriber = self.to.subscribe("t/**").unwrap();
+    }
+
+    /// Returns the next messages and losses, up to this one, or to the time when there should have been one.
+    fn told_until(&mut self, last: &str) -> Vec<String> {
+        let mut all = Vec::new();
+        while all.last().is_none_or(|it| it != last)
+            && let Some(next) = self.next(LONG)
+        {
+            all.push(next);
+        }
+        all
+    }
+
+    /// Returns the next message or loss, if there is one in time.
+    fn next(&mut self, limit: Duration) -> Option<String> {
+        match self.subscriber.receive_timeout(limit) {
+            Ok(message) => Some(message?.text().into_owned()),
+            Err(ReceiveError::Lost(lost)) => {
+                let bound = match lost.bound {
+                    LostBound::AtLeast => ">=",
+                    LostBound::AtMost => "<=",
+                    _ => "=",
+                };
+                Some(format!("{bound}{} {:?}", lost.messages, lost.reason))
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn bus(root: &Directory, name: &str) -> Bus {
+    BusConfig::new().directory(root.join(name)).capacity(1 << 20).open("default").unwrap()
+}
+
+fn end(bridge: &mut Option<Program>, end: End) {
+    let mut bridge = bridge.take().unwrap();
+    bridge.signal(if end == End::Killed { Signal::KILL } else { Signal::TERM });
+    assert_eq!(bridge.wait().success(), end == End::InOrder);
+}
+
+fn play(case: &Case, batches: bool) {
+    let mut pair = Pair::new(batches);
+    let mut standby = None;
+    if matches!(case.receiver, Receiver::StandbyKilled | Receiver::BringerKilled) {
+        standby = Some(pair.start_receiver(2));
+    }
+    if case.sender.goes_back() {
+        end(&mut pair.sender, End::InOrder);
+        pair.back_up();
+        pair.start_sender();
+        pair.publish(5);
+        assert_eq!(pair.told_until("9"), MISSED, "{case:?}");
+    }
+    match case.receiver {
+        Receiver::Lives => {}
+        Receiver::StandbyKilled => end(&mut standby, End::Killed),
+        _ => end(&mut pair.receiver, End::Killed),
+    }
+    if case.receiver == Receiver::BringerKilled {
+        pair.receiver = standby.take();
+    }
+    match case.sender {
+        Sender::Lives => pair.publish(5),
+        Sender::Drained(_) => {
+            end(&mut pair.sender, End::InOrder);
+            pair.publish(5);
+        }
+        Sender::Killed(_) => {
+            end(&mut pair.sender, End::Killed);
+            pair.publish(5);
+        }
+        Sender::Emptied(how) => {
+            end(&mut pair.sender, how);
+            pair.publish(5);
+            pair.empty_bus();
+        }
+        Sender::Restored(how) => {
+            end(&mut pair.sender, End::Killed);
+            pair.restore(how);
+        }
+        Sender::Undrained(_) | Sender::OldState => unreachable!("not in this table"),
+    }
+    if case.sender.comes_back() && case.sender != Sender::Lives {
+        pair.start_sender();
+    }
+    if case.receiver == Receiver::Emptied {
+        pair.empty_receiving_bus();
+    }
+    if matches!(case.receiver, Receiver::Killed | Receiver::Emptied) {
+        pair.receiver = Some(pair.start_receiver(1));
+    }
+    let (_, wanted) = case.expected();
+    if case.sender.comes_back() {
+        pair.connect();
+        // Only who waits for what was said before publishes what follows it.
+        let first: Vec<_> = wanted.iter().copied().take_while(|it| *it != LATER[0]).collect();
+        let mut told = first.last().map_or_else(Vec::new, |last| pair.told_until(last));
+        pair.next = 10;
+        pair.publish(2);
+        told.extend(pair.told_until(LATER[1]));
+        case.compare(&told);
+    } else {
+        let told = wanted.last().map_or_else(Vec::new, |last| pair.told_until(last));
+        case.compare(&told);
+        assert_eq!(pair.next(SILENCE), None, "{case:?}");
+    }
+    for bridge in [&mut pair.receiver, &mut pair.sender] {
+        if bridge.is_some() {
+            end(bridge, End::InOrder);
+        }
+    }
+    assert_eq!(pair.next(Duration::ZERO), None, "{case:?}");
+}
+
+const SENDERS: [Sender; 8] = [
+    Sender::Lives,
+    Sender::Drained(Back::Comes),
+    Sender::Drained(Back::Never),
+    Sender::Killed(Back::Comes),
+    Sender::Killed(Back::Never),
+    Sender::Emptied(End::InOrder),
+    Sender::Emptied(End::Killed),
+    Sender::Restored(Restored::Copied),
+];
+
+/// The whole table, with samples and with batches.
+fn cases() -> Vec<(Case, bool)> {
+    let receivers = [
+        Receiver::Lives,
+        Receiver::Killed,
+        Receiver::Emptied,
+        Receiver::StandbyKilled,
+        Receiver::BringerKilled,
+    ];
+    let mut all = Vec::new();
+    for receiver in receivers {
+        for sender in SENDERS {
+            let case = Case { receiver, sender, state: State::Kept, way: Way::Zenoh };
+            all.extend([(case, false), (case, true)]);
+        }
+    }
+    all
+}
+
+/// Some cases, or all as a long test, or those whose text contains `$TORONI_CASE`.
+#[test]
+fn subscribers_learn_what_the_table_says() {
+    let mut random = Random::from_environment();
+    let wanted = std::env::var("TORONI_CASE").ok();
+    let cases: Vec<_> = cases()
+        .into_iter()
+        .filter(|case| match &wanted {
+            Some(wanted) => format!("{case:?}").contains(wanted),
+            // A sender that has sent all is the only one of which nothing is reported.
+            None => {
+                let (Case { receiver, sender, .. }, batches) = case;
+                let is_all =
+                    (*receiver, *sender) == (Receiver::Lives, Sender::Drained(Back::Never));
+                long::is_asked() || is_all && *batches || random.below(12) == 0
+            }
+        })
+        .collect();
+    assert!(wanted.is_none() || !cases.is_empty(), "no case is like {wanted:?}");
+    let next = AtomicUsize::new(0);
+    let at_once = std::thread::available_parallelism().map_or(2, NonZero::get) * 2;
+    let failed = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                while let Some((case, batches)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if std::panic::catch_unwind(|| play(case, *batches)).is_err() {
+                        failed.lock().unwrap().push((case, batches));
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "{} of {} cases: {failed:#?}", failed.len(), cases.len());
+}
