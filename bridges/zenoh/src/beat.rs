@@ -70,6 +70,9 @@ pub(crate) struct Beat {
     /// Whether the export ends, and has sent all that was on its bus.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) ended: bool,
+    /// The time between two heartbeats, in milliseconds. 0: unknown.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) every: u64,
     /// How many messages were sent on each topic.
     pub(crate) topics: BTreeMap<String, u64>,
 }
@@ -107,6 +110,7 @@ impl Beat {
         let is_sound = numbers.iter().all(is_number)
             && is_number(&beat.unsent)
             && is_number(&beat.life)
+            && is_number(&beat.beat)
             && beat.begins <= beat.until
             && beat.replayed_until.is_none_or(|until| until <= beat.until)
             && beat.bus.len() <= 64
@@ -337,6 +341,7 @@ mod tests {
         assert!(parse(head()).is_some());
         assert!(parse(Beat { until: 4, ..head() }).is_none());
         assert!(parse(Beat { until: 1 << 49, ..head() }).is_none());
+        assert!(parse(Beat { beat: u64::MAX, ..head() }).is_none());
         assert!(parse(Beat { bus: "b".repeat(65), ..head() }).is_none());
         assert!(parse(Beat { topics: BTreeMap::from([("a//b".into(), 1)]), ..head() }).is_none());
         assert!(

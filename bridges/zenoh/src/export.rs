@@ -19,7 +19,7 @@ use crate::send::Sending;
 use crate::witness::{self, Continued};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use toroni::{
@@ -183,10 +183,14 @@ pub(crate) fn oldest_of(context: &Context) -> Result<u64, SubscriberError> {
     }
 }
 
+/// The sequence up to which an export that is to end sends messages. All exports of a bridge have the same, so that topics may
+/// move from one to another.
+type Goal = Arc<OnceLock<Option<u64>>>;
+
 /// A running export.
 #[derive(Debug)]
 pub(crate) struct Exporter {
-    stop: Arc<AtomicBool>,
+    goal: Goal,
     interrupter: Interrupter,
     thread: Option<JoinHandle<()>>,
 }
@@ -213,9 +217,9 @@ impl Exporter {
             other => other?,
         };
         let interrupter = subscriber.interrupter().map_err(SubscriberError::from)?;
-        let stop = Arc::new(AtomicBool::new(false));
+        let goal = Goal::default();
         let mut exporting = Exporting {
-            stop: stop.clone(),
+            goal: goal.clone(),
             table,
             sending: Sending::new(context.clone(), plan.clone())?,
             waiting: Arc::new(Waiting::new(interrupter.clone())),
@@ -238,12 +242,13 @@ impl Exporter {
         };
         let builder = std::thread::Builder::new().name("export".to_owned());
         let thread = builder.spawn(run).map_err(BridgeError::Thread)?;
-        Ok(Self { stop, interrupter, thread: Some(thread) })
+        Ok(Self { goal, interrupter, thread: Some(thread) })
     }
 
-    /// Asks it to end after a last heartbeat. Dropping it waits for that.
-    pub(crate) fn stop(&self) {
-        self.stop.store(true, Ordering::Release);
+    /// Asks it to end after a last heartbeat, and to send before what was published before this sequence, if that is known. Dropping
+    /// it waits for that.
+    pub(crate) fn stop(&self, goal: Option<u64>) {
+        let _ = self.goal.set(goal);
         // An interrupt can miss the beginning of a sleep, which then lasts 250 ms.
         self.interrupter.interrupt();
     }
@@ -251,7 +256,7 @@ impl Exporter {
 
 impl Drop for Exporter {
     fn drop(&mut self) {
-        self.stop();
+        self.stop(None);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -301,7 +306,7 @@ struct Exporting {
     waiting: Arc<Waiting>,
     joins: Option<Queryable<()>>,
     asks: SyncSender<Ask>,
-    stop: Arc<AtomicBool>,
+    goal: Goal,
     /// Messages that were overwritten before the next one.
     skipped: Option<u64>,
 }
@@ -311,7 +316,10 @@ impl Exporting {
         self.beat(true);
         let mut due = Instant::now() + self.context.heartbeat;
         let mut since_clock = 0;
-        while !self.stop.load(Ordering::Acquire) && !self.context.has_ended() {
+        let goal = loop {
+            if let Some(goal) = self.goal.get() {
+                break *goal;
+            }
             if self.waiting.is_any() {
                 self.answer_joins(subscriber.sequence());
             }
@@ -332,7 +340,7 @@ impl Exporting {
                 other => other,
             };
             self.take(received)?;
-        }
+        };
         let (mut read, mut patience) = (subscriber.sequence(), LAST);
         let is_leaving = self.context.state() == State::Stopped;
         if is_leaving {
@@ -341,7 +349,7 @@ impl Exporting {
         let deadline = Instant::now() + patience;
         let mut is_all = false;
         if is_leaving {
-            (read, is_all) = self.send_rest(&mut subscriber, deadline)?;
+            (read, is_all) = self.send_rest(&mut subscriber, goal, deadline)?;
         }
         self.read(read);
         if is_all && self.skipped.is_none() {
@@ -381,9 +389,10 @@ impl Exporting {
     fn send_rest(
         &mut self,
         subscriber: &mut Subscriber,
+        goal: Option<u64>,
         deadline: Instant,
     ) -> Result<(u64, bool), ReceiveError> {
-        let Ok(end) = end_of(&self.context) else { return Ok((subscriber.sequence(), false)) };
+        let Some(end) = goal else { return Ok((subscriber.sequence(), false)) };
         while Instant::now() < deadline && subscriber.sequence() < end {
             match subscriber.try_receive() {
                 Ok(None) => break,
@@ -551,6 +560,8 @@ impl Exporting {
         self.sending.review_interest();
         let beat = self.table.next();
         let beat = if is_full { self.table.full() } else { beat };
+        let every = u64::try_from(self.context.heartbeat.as_millis()).unwrap_or(u64::MAX);
+        let beat = Beat { every, ..beat };
         let name = witness::name("beat", &self.context.identity.bus, self.plan.stream);
         // With the priority of the messages, so that it does not overtake them.
         let sent = self

@@ -219,6 +219,7 @@ fn predecessor(
 
 /// A bridge at work.
 struct Running {
+    context: Arc<Context>,
     exporters: Vec<Exporter>,
     importer: Option<Importer>,
     queryables: Vec<Queryable<()>>,
@@ -231,6 +232,7 @@ impl Running {
         let (asks, waiting) = std::sync::mpsc::sync_channel(history::QUEUE);
         let waiting = Arc::new(Mutex::new(waiting));
         let mut running = Self {
+            context: context.clone(),
             exporters: Vec::new(),
             importer: None,
             queryables: Vec::new(),
@@ -290,8 +292,9 @@ impl Running {
 
     fn end(&mut self) {
         self.queryables.clear();
+        let goal = end_of(&self.context).ok();
         // All at once: each takes its time.
-        self.exporters.iter().for_each(Exporter::stop);
+        self.exporters.iter().for_each(|exporter| exporter.stop(goal));
         self.exporters.clear();
         if let Some(importer) = self.importer.take() {
             importer.stop();

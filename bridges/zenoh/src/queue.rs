@@ -24,6 +24,8 @@ pub(crate) enum Arriving {
 /// The answer of an export that an importer has joined.
 pub(crate) struct Joined {
     pub(crate) import: usize,
+    /// Of which question this is the answer, if a join waits for it.
+    pub(crate) serial: Option<u64>,
     pub(crate) numbering: u32,
     pub(crate) messages: Vec<Sample>,
     /// `None` if the answer did not come, or not whole.
@@ -161,8 +163,8 @@ impl Drop for Collector {
             // The last ones are missing.
             counts.replayed_from = None;
         }
-        let Joined { import, numbering, .. } = self.joined;
-        let joined = Joined { import, numbering, messages, counts };
+        let Joined { import, serial, numbering, .. } = self.joined;
+        let joined = Joined { import, serial, numbering, messages, counts };
         self.queue.push(&self.counting.counting, Arriving::Joined(joined));
     }
 }

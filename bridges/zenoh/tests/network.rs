@@ -372,7 +372,8 @@ fn an_import_that_ends_during_a_gap_delivers_once() {
     // No wildcard of Zenoh matches it, so only a heartbeat shows it.
     a.publish("@missing/y", "missing");
     let heard = to.counters().heartbeats_received;
-    wait_until("heartbeats", || to.counters().heartbeats_received > heard + 2);
+    // On a busy machine, some that are older are still on their way.
+    wait_until("heartbeats", || to.counters().heartbeats_received > heard + 20);
     for number in 0..100 {
         a.publish("x", number.to_string());
     }

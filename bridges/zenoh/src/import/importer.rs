@@ -133,6 +133,7 @@ impl Importer {
             plans: plans.clone(),
             context: context.clone(),
             joining: HashMap::new(),
+            serial: 0,
             unasked: Vec::new(),
             lines: Lines::default(),
             published: Published::default(),
@@ -152,15 +153,16 @@ impl Importer {
             is_stopping: false,
         };
         let inbox = Arc::new(Inbox { importing: Mutex::new(Some(importing)), queue, context });
+        let (subscribers, witnesses) = (Vec::new(), Vec::new());
+        let mut importer = Self { inbox, subscribers, witnesses, thread: None };
+        importer.declare(&plans)?;
+        // Only now: an export that is joined must find the subscribers. Until then, the queue has what comes.
         let run = {
-            let inbox = inbox.clone();
+            let inbox = importer.inbox.clone();
             move || inbox.run()
         };
         let builder = std::thread::Builder::new().name("import".to_owned());
-        let thread = builder.spawn(run).map_err(BridgeError::Thread)?;
-        let mut importer =
-            Self { inbox, subscribers: Vec::new(), witnesses: Vec::new(), thread: Some(thread) };
-        importer.declare(&plans)?;
+        importer.thread = Some(builder.spawn(run).map_err(BridgeError::Thread)?);
         Ok(importer)
     }
 
@@ -255,9 +257,13 @@ impl Importer {
     }
 
     fn end(&mut self) {
-        let Some(thread) = self.thread.take() else { return };
         self.subscribers.clear();
         self.witnesses.clear();
+        let Some(thread) = self.thread.take() else {
+            // Zenoh may keep its callbacks, and a successor needs the streams of the inlet.
+            *lock(&self.inbox.importing) = None;
+            return;
+        };
         self.inbox.enqueue(Arriving::Stop);
         let _ = thread.join();
     }

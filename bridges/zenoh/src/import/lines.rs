@@ -25,6 +25,8 @@ use zenoh::qos::Priority;
 const LOOK: Duration = Duration::from_secs(1);
 /// A sender counts as silent if nothing came from it for this time, and for three of its heartbeats.
 const ACTIVITY: Duration = Duration::from_secs(10);
+/// No sender is waited for longer than three of these.
+const LONGEST_INTERVAL: Duration = Duration::from_secs(600);
 /// When to ask again whether a stream is the own one of a sender, if it was not. Also how long a sender may be away that has
 /// ended, and sent all.
 const LATER: Duration = Duration::from_secs(60);
@@ -55,9 +57,7 @@ struct Refused {
 /// A sender that was joined with a numbering.
 struct Sender {
     import: usize,
-    /// When its last heartbeat came.
-    beat: Option<Duration>,
-    /// The longest time between two of its heartbeats.
+    /// The time between two of its heartbeats, as they say.
     interval: Duration,
     /// Whether it was asked because a heartbeat was too far ahead to be believed.
     is_doubted: bool,
@@ -269,8 +269,7 @@ impl Importing {
         if lines.senders.len() >= PATHS {
             lines.senders.retain(|numbering, _| order.knows_path(*numbering));
         }
-        let new =
-            Sender { import, beat: None, interval: Duration::ZERO, is_doubted: false, ended: None };
+        let new = Sender { import, interval: Duration::ZERO, is_doubted: false, ended: None };
         lines.senders.entry(numbering).or_insert(new);
     }
 
@@ -281,12 +280,9 @@ impl Importing {
 
     /// Notes a heartbeat of a sender.
     pub(super) fn note_beat(&mut self, beat: &Beat) {
-        let now = self.now();
         if let Some(sender) = self.lines.senders.get_mut(&beat.numbering) {
             sender.ended = beat.ended.then_some(beat.until);
-            if let Some(last) = sender.beat.replace(now) {
-                sender.interval = sender.interval.max(now.saturating_sub(last));
-            }
+            sender.interval = Duration::from_millis(beat.every).min(LONGEST_INTERVAL);
         }
     }
 
@@ -334,6 +330,7 @@ impl Importing {
             let accounted = own.and_then(|own| self.order.accounted(own));
             // Its bus may have more by now, which others publish.
             let has_all = ended.is_some_and(|ended| accounted.is_some_and(|until| until >= ended));
+            self.lines.senders.remove(&numbering);
             let brought = self.order.end(numbering, &mut self.events);
             self.flush()?;
             for key in brought {
@@ -377,9 +374,11 @@ impl Importing {
         Ok(())
     }
 
-    /// Returns whether something may still come of a sender's own stream by this import.
+    /// Returns whether something may still come of a sender's own stream by this import: from the sender, or by a relay.
     fn is_alive(&self, key: StreamKey) -> bool {
-        self.lines.refuses(key) || !self.order.paths_of(|own| own == key).is_empty()
+        self.lines.refuses(key)
+            || self.joining.values().any(|joining| joining.own == Some(key))
+            || self.order.brings(key)
     }
 
     /// Returns whether a bridge has brought this as the own stream of a sender. What relays bring among others, and what

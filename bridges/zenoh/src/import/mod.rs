@@ -114,6 +114,7 @@ struct Joining {
     from: Option<u64>,
     /// When it was asked last, with which priority, and how many answers in a row have not come, or not whole.
     asked: Instant,
+    serial: u64,
     priority: Priority,
     attempts: u32,
     /// Its counts, while parts are missing of what they contain. What comes meanwhile is held.
@@ -135,6 +136,7 @@ impl Joining {
             own: None,
             from: None,
             asked: Instant::now(),
+            serial: 0,
             priority,
             attempts: 0,
             goal: None,
@@ -152,6 +154,8 @@ impl Joining {
 struct Part {
     /// The sequence up to which its counts are known.
     until: Option<u64>,
+    /// Of the question, if a join waits for the answer.
+    serial: Option<u64>,
     attempts: u32,
     priority: Priority,
 }
@@ -168,6 +172,8 @@ struct Importing {
     plans: Arc<Vec<Plan>>,
     context: Arc<Context>,
     joining: HashMap<u32, Joining>,
+    /// Counts the questions of joins.
+    serial: u64,
     /// Numberings that are joined, and whose exports the import thread has to ask: a thread of Zenoh must not.
     unasked: Vec<(u32, StreamKey)>,
     lines: Lines,
@@ -568,9 +574,11 @@ impl Importing {
         let Some(joining) = self.joining.get_mut(&numbering) else { return Ok(()) };
         (joining.own, joining.asked, joining.is_cut) = (Some(own), Instant::now(), false);
         joining.unanswered = None;
+        self.serial += 1;
+        joining.serial = self.serial;
         let (priority, attempts) = (joining.priority, joining.attempts);
         let until = joining.goal.as_ref().map(|goal| goal.until);
-        let part = Part { until, attempts, priority };
+        let part = Part { until, serial: Some(self.serial), attempts, priority };
         let from = self.ask(import, numbering, Some(own), part);
         if let Some(joining) = self.joining.get_mut(&numbering) {
             joining.from = from;
@@ -589,7 +597,7 @@ impl Importing {
     ) -> Option<u64> {
         let plans = self.plans.clone();
         let plan = &plans[import];
-        let Part { until, attempts, priority } = part;
+        let Part { until, serial, attempts, priority } = part;
         // With the message that makes it long enough, it usually fits into the queue.
         let bytes = PART.min(self.limits.bytes as u64 / 2) >> (2 * attempts);
         let mut request = Request {
@@ -614,7 +622,7 @@ impl Importing {
             counting: self.context.clone(),
             most_bytes: self.limits.bytes,
             bytes: 0,
-            joined: Joined { import, numbering, messages: Vec::new(), counts: None },
+            joined: Joined { import, serial, numbering, messages: Vec::new(), counts: None },
         };
         let asked = self
             .context
@@ -640,8 +648,10 @@ impl Importing {
     }
 
     fn joined(&mut self, joined: Joined) -> Result<(), Ended> {
-        let Joined { import, numbering, messages, counts } = joined;
-        let Some(joining) = self.joining.get_mut(&numbering) else {
+        let Joined { import, serial, numbering, messages, counts } = joined;
+        // A join before this one may have asked, or this import for the counts alone.
+        let is_wanted = |joining: &&mut Joining| serial == Some(joining.serial);
+        let Some(joining) = self.joining.get_mut(&numbering).filter(is_wanted) else {
             let was_doubted = self.doubt(numbering, false);
             if let Some(counts) = counts.filter(|counts| counts.full) {
                 self.context.witness.take(&self.plans[import].prefix, &counts);
@@ -661,7 +671,7 @@ impl Importing {
         };
         let Some(counts) = counts.filter(is_enough) else {
             // The next heartbeat says that the export lives. Then it is asked again.
-            joining.attempts += 1;
+            joining.attempts = (joining.attempts + 1).min(ATTEMPTS);
             (joining.replayed, joining.unanswered) = (messages, Some(Instant::now()));
             return Ok(());
         };
@@ -847,17 +857,19 @@ impl Importing {
                 "a heartbeat is far ahead of those before it, so its sender is asked"
             );
             if !self.doubt(beat.numbering, true) {
-                let part = Part { until: None, attempts: 0, priority: sample.priority() };
+                let priority = sample.priority();
+                let part = Part { until: None, serial: None, attempts: 0, priority };
                 self.ask(import, beat.numbering, None, part);
             }
             return Ok(());
         }
-        if !self.joining.contains_key(&beat.numbering) {
+        let stands_by = self.lines.stands_by(beat.numbering);
+        if !self.joining.contains_key(&beat.numbering) && stands_by.is_none() {
             // Else what was missed may still come. An export that ends waits for that.
             self.context.witness.take(&self.plans[import].prefix, &beat);
         }
         self.note_beat(&beat);
-        if let Some(own) = self.lines.stands_by(beat.numbering) {
+        if let Some(own) = stands_by {
             return self.retry(own);
         }
         if let Some(joining) = self.joining.get_mut(&beat.numbering) {
@@ -871,7 +883,10 @@ impl Importing {
             }
             if !beat.full {
                 joining.unanswered = None;
-                let part = Part { until: None, attempts: 0, priority: sample.priority() };
+                self.serial += 1;
+                joining.serial = self.serial;
+                let (serial, priority) = (Some(self.serial), sample.priority());
+                let part = Part { until: None, serial, attempts: 0, priority };
                 let import = joining.import;
                 self.ask(import, beat.numbering, None, part);
                 return Ok(());
@@ -893,7 +908,8 @@ impl Importing {
             return Ok(());
         }
         if !beat.full && !self.order.is_synced(beat.numbering) {
-            let part = Part { until: None, attempts: 0, priority: sample.priority() };
+            let priority = sample.priority();
+            let part = Part { until: None, serial: None, attempts: 0, priority };
             self.ask(import, beat.numbering, None, part);
         }
         self.told(import, &beat);

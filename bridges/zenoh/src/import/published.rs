@@ -172,8 +172,9 @@ impl Published {
         if from > self.read.unwrap_or(0) {
             self.cut(if self.read.is_some() { Cut::Middle } else { Cut::Beginning });
         }
-        let is_first = self.read.replace(end).is_none();
+        let is_first = self.read.is_none();
         if from >= end {
+            self.read = Some(end);
             return Ok(());
         }
         let subscribe = |start| {
@@ -187,6 +188,8 @@ impl Published {
             }
             other => other?,
         };
+        // Not before: without a place for a subscriber, it is read later.
+        self.read = Some(end);
         loop {
             match subscriber.try_receive() {
                 Ok(Some(message)) if message.sequence() >= end => return Ok(()),
@@ -213,7 +216,8 @@ impl Published {
 
     fn note(&mut self, origin: Origin, topic: &str) {
         let seen = self.streams.entry(StreamKey::of(origin)).or_default();
-        if !seen.is_claimed {
+        let is_full = seen.numbers.len() as u64 >= MESSAGES;
+        if !seen.is_claimed && !is_full {
             seen.numbers.push(origin.number);
         }
         if let Some(next) = seen.topics.get_mut(topic) {
@@ -222,6 +226,9 @@ impl Published {
             seen.topics.insert(topic.to_owned(), origin.number + 1);
             self.topics += 1;
         } else {
+            self.cut(Cut::Middle);
+        }
+        if is_full {
             self.cut(Cut::Middle);
         }
     }

@@ -415,6 +415,11 @@ impl<T> Order<T> {
         of_it.map(|(numbering, _)| *numbering).collect()
     }
 
+    /// Returns whether a path brings messages of a stream.
+    pub(crate) fn brings(&self, key: StreamKey) -> bool {
+        self.paths.values().flat_map(Path::streams).any(|other| other == key)
+    }
+
     /// Returns the sender's own stream of a path, once it is known.
     pub(crate) fn own_stream(&self, numbering: u32) -> Option<StreamKey> {
         self.paths.get(&numbering)?.own_stream()
