@@ -7,12 +7,11 @@ mod common;
 use common::*;
 use rustix::process::Signal;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use toroni::{BusConfig, Policy};
-use toroni_testkit::{Directory, Program};
+use toroni_testkit::Directory;
 use toroni_zenoh::Config;
 use toroni_zenoh::config::{BusSettings, Export, Import, Priority};
 
@@ -176,11 +175,7 @@ fn a_bridge_that_ends_says_what_importers_have_not_confirmed() {
             a.port,
             b.port
         );
-        std::fs::write(&file, text).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_toroni-zenoh"));
-        command.arg("--config").arg(&file).env_remove("TORONI_LOG").stdin(Stdio::null());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut from = Program::start_with_ready_fd(command);
+        let mut from = common::start_program(&file, &text);
         from.wait_ready();
         connect(&a, "x", &mut subscriber);
         let count = if is_full { 1000 } else { 10 };
@@ -300,7 +295,7 @@ fn a_bus_that_has_gone_back_sends_with_new_numbers() {
         let told = told.iter().map(|text| (*text).to_owned());
         let expected: Vec<_> =
             told.chain(expected.iter().map(|text| format!("x={text}"))).collect();
-        assert_eq!(got.iter().map(Got::text).collect::<Vec<_>>(), expected);
+        assert_eq!(payloads(&got), expected);
         from.stop();
     };
     let [first_path, copy_path] = [&first, &copy].map(|at| open(at).path().to_owned());

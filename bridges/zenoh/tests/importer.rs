@@ -7,13 +7,10 @@ mod common;
 use common::*;
 use std::time::{Duration, Instant};
 use toroni::{BusConfig, Limit, LostBound, LostReason, Origin, Policy, StreamKey};
+use toroni_zenoh::Bridge;
 use toroni_zenoh::attachment::Attachment;
 use toroni_zenoh::config::Import;
 use zenoh::Wait;
-
-fn numbers(got: &[Got]) -> Vec<String> {
-    got.iter().map(Got::text).collect()
-}
 
 fn expected(range: std::ops::Range<u32>) -> Vec<String> {
     range.map(|number| format!("x={number}")).collect()
@@ -25,11 +22,8 @@ fn expected(range: std::ops::Range<u32>) -> Vec<String> {
 fn an_import_that_ends_while_its_bus_is_full_settles_nothing_that_it_has_not_published() {
     let full = Site::with(BusConfig::new().capacity(64 << 10).policy(Policy::Wait { limit: None }));
     let Pair { a, b, from, to, mut subscriber } = Pair::of(Site::new(), full);
-    let (sent, before) = (from.counters().exported_messages, to.counters());
-    for number in 0..3_000 {
-        a.publish("x", number.to_string());
-    }
-    wait_until("all is sent", || from.counters().exported_messages >= sent + 3_000);
+    let before = to.counters();
+    send(&a, &from, 3_000);
     let heard = from.counters().heartbeats_sent;
     wait_until("heartbeats follow", || from.counters().heartbeats_sent >= heard + 3);
     let mut imported = before.imported_messages;
@@ -44,7 +38,7 @@ fn an_import_that_ends_while_its_bus_is_full_settles_nothing_that_it_has_not_pub
     let to = std::thread::scope(|scope| {
         let started = scope.spawn(|| b.importing(import(&["**"]), &[&a]));
         a.publish("x", "end");
-        assert_eq!(numbers(&until(&mut subscriber, "end")), expected(0..3_000));
+        assert_eq!(payloads(&until(&mut subscriber, "end")), expected(0..3_000));
         started.join().unwrap()
     });
     assert_eq!(to.counters().lost_messages, 0);
@@ -55,19 +49,24 @@ fn an_import_that_ends_while_its_bus_is_full_settles_nothing_that_it_has_not_pub
 fn messages_wait_for_an_exclusive_publisher() {
     let Pair { a, b, from, to, mut subscriber } = Pair::new();
     let exclusive = b.bus.exclusive().unwrap();
-    let sent = from.counters().exported_messages;
-    for number in 0..100 {
-        a.publish("x", number.to_string());
-    }
-    wait_until("all is sent", || from.counters().exported_messages >= sent + 100);
+    send(&a, &from, 100);
     let heard = from.counters().heartbeats_sent;
     wait_until("heartbeats follow", || from.counters().heartbeats_sent >= heard + 3);
     assert!(next_within(&mut subscriber, Duration::from_millis(100)).is_none());
     drop(exclusive);
     a.publish("x", "end");
-    assert_eq!(numbers(&until(&mut subscriber, "end")), expected(0..100));
+    assert_eq!(payloads(&until(&mut subscriber, "end")), expected(0..100));
     let counters = to.counters();
     assert_eq!((counters.lost_messages, counters.import_failed), (0, 0));
+}
+
+/// Publishes as many numbers from 0 on, and waits until the bridge has sent them.
+fn send(site: &Site, from: &Bridge, count: u64) {
+    let sent = from.counters().exported_messages;
+    for number in 0..count {
+        site.publish("x", number.to_string());
+    }
+    wait_until("all is sent", || from.counters().exported_messages >= sent + count);
 }
 
 /// Returns the stream of the next message.
@@ -87,16 +86,12 @@ fn what_is_refused_is_asked_for_again() {
     rival.claim(stream, Limit::Policy).unwrap();
     let to = b.importing(import(&["**"]), &[&a]);
     wait_until("it is refused", || to.counters().taken == 1);
-    let sent = from.counters().exported_messages;
-    for number in 0..100 {
-        a.publish("x", number.to_string());
-    }
-    wait_until("all is sent", || from.counters().exported_messages >= sent + 100);
+    send(&a, &from, 100);
     let heard = to.counters().heartbeats_received;
     wait_until("heartbeats follow", || to.counters().heartbeats_received >= heard + 3);
     drop(rival);
     a.publish("x", "end");
-    assert_eq!(numbers(&until(&mut subscriber, "end")), expected(0..100));
+    assert_eq!(payloads(&until(&mut subscriber, "end")), expected(0..100));
     let counters = to.counters();
     assert_eq!((counters.taken, counters.lost_messages), (1, 0), "it stood by once");
 }
@@ -131,9 +126,7 @@ fn what_is_refused_of_a_relayed_stream_is_reported() {
     let [a, middle, end] = [(); 3].map(|()| Site::new());
     let _source = a.exporting(export(&["**"]), &[]);
     let mut config = middle.config(&[&a]);
-    let mut exports = export(&["**"]);
-    exports.relay = true;
-    config.exports.push(exports);
+    config.exports.push(relay(&["**"]));
     config.imports.push(import(&["**"]));
     let _relay = start(&config);
     let to = end.importing(import(&["**"]), &[&middle]);
@@ -286,14 +279,14 @@ fn forged_numbers_are_not_believed() {
         a.publish("x", number.to_string());
     }
     a.publish("x", "middle");
-    assert_eq!(numbers(&until(&mut subscriber, "middle")), expected(0..50));
+    assert_eq!(payloads(&until(&mut subscriber, "middle")), expected(0..50));
     to.stop();
     for number in 0..50 {
         a.publish("x", number.to_string());
     }
     let to = b.importing(import(&["**"]), &[&a]);
     a.publish("x", "end");
-    assert_eq!(numbers(&until(&mut subscriber, "end")), expected(0..50));
+    assert_eq!(payloads(&until(&mut subscriber, "end")), expected(0..50));
     assert_eq!(to.counters().lost_messages, 0);
 }
 

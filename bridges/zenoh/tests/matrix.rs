@@ -10,17 +10,13 @@ mod common;
 
 use common::{LONG, free_port, wait_until};
 use rustix::process::Signal;
-use std::num::NonZero;
-use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use toroni::{Bus, BusConfig, LostBound, ReceiveError, Subscriber};
 use toroni_testkit::directory::copy;
 use toroni_testkit::reports::{
-    Back, Case, End, LATER, MISSED, Receiver, Restored, Sender, State, Way,
+    self, Back, Case, End, LATER, MISSED, Receiver, Restored, Sender, State, Way,
 };
-use toroni_testkit::{Directory, Program, Random, long};
+use toroni_testkit::{Directory, Program, Random};
 
 /// Longer than it takes to notice that an exporter is silent.
 const SILENCE: Duration = Duration::from_secs(14);
@@ -75,11 +71,7 @@ impl Pair {
             ends.join(", ")
         );
         let path = self.root.join(format!("bridge-{listens}.toml"));
-        std::fs::write(&path, text).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_toroni-zenoh"));
-        command.arg("--config").arg(path).env_remove("TORONI_LOG").env_remove("TORONI_BUS");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        Program::start_with_ready_fd(command)
+        common::start_program(&path, &text)
     }
 
     fn start_sender(&mut self) {
@@ -299,36 +291,12 @@ fn cases() -> Vec<(Case, bool)> {
 /// Some cases, or all as a long test, or those whose text contains `$TORONI_CASE`.
 #[test]
 fn subscribers_learn_what_the_table_says() {
-    let mut random = Random::from_environment();
-    let wanted = std::env::var("TORONI_CASE").ok();
-    let cases: Vec<_> = cases()
-        .into_iter()
-        .filter(|case| match &wanted {
-            Some(wanted) => format!("{case:?}").contains(wanted),
-            // A sender that has sent all is the only one of which nothing is reported.
-            None => {
-                let (Case { receiver, sender, .. }, batches) = case;
-                let is_all =
-                    (*receiver, *sender) == (Receiver::Lives, Sender::Drained(Back::Never));
-                long::is_asked() || is_all && *batches || random.below(12) == 0
-            }
-        })
-        .collect();
-    assert!(wanted.is_none() || !cases.is_empty(), "no case is like {wanted:?}");
-    let next = AtomicUsize::new(0);
-    let at_once = std::thread::available_parallelism().map_or(2, NonZero::get) * 2;
-    let failed = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..at_once {
-            scope.spawn(|| {
-                while let Some((case, batches)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if std::panic::catch_unwind(|| play(case, *batches)).is_err() {
-                        failed.lock().unwrap().push((case, batches));
-                    }
-                }
-            });
-        }
-    });
-    let failed = failed.into_inner().unwrap();
-    assert!(failed.is_empty(), "{} of {} cases: {failed:#?}", failed.len(), cases.len());
+    // A sender that has sent all is the only one of which nothing is reported.
+    let is_all = |Case { receiver, sender, .. }: &Case| {
+        (*receiver, *sender) == (Receiver::Lives, Sender::Drained(Back::Never))
+    };
+    let is_drawn = |random: &mut Random, (case, batches): &(Case, bool)| {
+        is_all(case) && *batches || random.below(12) == 0
+    };
+    reports::play(cases(), 2, is_drawn, |(case, batches)| play(case, *batches));
 }

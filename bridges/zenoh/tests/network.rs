@@ -12,10 +12,6 @@ use toroni_zenoh::config::Import;
 use toroni_zenoh::{Bridge, State};
 use zenoh::Wait;
 
-fn payloads(got: &[Got]) -> Vec<String> {
-    got.iter().map(Got::text).collect()
-}
-
 /// Three bridges that all export, import and relay everything: each message arrives once, everywhere.
 #[test]
 fn a_triangle_of_relays_delivers_once() {
@@ -24,9 +20,7 @@ fn a_triangle_of_relays_delivers_once() {
     let mut bridges = Vec::new();
     for (site, others) in [(a, vec![]), (b, vec![a]), (c, vec![a, b])] {
         let mut config = site.config(&others);
-        let mut exports = export(&["**"]);
-        exports.relay = true;
-        config.exports.push(exports);
+        config.exports.push(relay(&["**"]));
         config.imports.push(import(&["**"]));
         bridges.push(start(&config));
     }
@@ -90,9 +84,7 @@ fn a_relay_forwards_what_came_from_elsewhere_with_its_origin_and_its_losses() {
     let left = start(&config);
     let port = free_port();
     let mut config = b.config_at(port, &[]);
-    let mut exports = export(&["**"]);
-    exports.relay = true;
-    config.exports.push(exports);
+    config.exports.push(relay(&["**"]));
     config.realm = "right".to_owned();
     let right = start(&config);
     let mut config = c.config_at(c.port, &[port]);
@@ -127,9 +119,7 @@ fn a_message_that_has_passed_too_many_bridges_is_left_out() {
     let [a, b, c] = [(); 3].map(|()| Site::new());
     let _a = a.exporting(export(&["**"]), &[]);
     let mut config = b.config(&[&a]);
-    let mut exports = export(&["**"]);
-    exports.relay = true;
-    config.exports.push(exports);
+    config.exports.push(relay(&["**"]));
     config.imports.push(import(&["**"]));
     let _b = start(&config);
     let mut config = c.config(&[&b]);
@@ -302,9 +292,7 @@ fn what_a_relay_sent_while_an_import_was_away_arrives() {
     let [a, b, middle, end] = [(); 4].map(|()| Site::new());
     let _sources = [&a, &b].map(|site| site.exporting(export(&["**"]), &[]));
     let mut config = middle.config(&[&a, &b]);
-    let mut exports = export(&["**"]);
-    exports.relay = true;
-    config.exports.push(exports);
+    config.exports.push(relay(&["**"]));
     config.imports.push(import(&["**"]));
     let relay = start(&config);
     let mut to = end.importing(import(&["**"]), &[&middle]);
@@ -568,9 +556,7 @@ fn what_a_relay_dropped_unnoticed_is_reported() {
     let [a, middle, end] = [(); 3].map(|()| Site::new());
     let _source = a.exporting(export(&["**", "@missing/**"]), &[]);
     let mut config = middle.config(&[&a]);
-    let mut exports = export(&["**"]);
-    exports.relay = true;
-    config.exports.push(exports);
+    config.exports.push(relay(&["**"]));
     // The relay gets what is dropped after it.
     config.imports.push(import(&["**", "@missing/y"]));
     config.heartbeat = Duration::from_secs(3600);
@@ -615,9 +601,7 @@ fn an_import_of_a_relay_that_was_restarted_delivers_once() {
     let [a, middle, end] = [(); 3].map(|()| Site::new());
     let _source = a.exporting(export(&["**"]), &[]);
     let mut config = middle.config(&[&a]);
-    let mut exports = export(&["**"]);
-    exports.relay = true;
-    config.exports.push(exports);
+    config.exports.push(relay(&["**"]));
     config.imports.push(import(&["**"]));
     config.heartbeat = Duration::from_secs(60);
     let relay = start(&config);

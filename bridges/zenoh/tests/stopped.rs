@@ -5,7 +5,6 @@
 mod common;
 
 use common::*;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -32,11 +31,7 @@ fn start_process(site: &Site, other: &Site, what: &str) -> Program {
         other = other.port,
         lease = LEASE.as_millis(),
     );
-    std::fs::write(&file, text).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_toroni-zenoh"));
-    command.arg("--config").arg(&file).env_remove("TORONI_LOG").stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut bridge = Program::start_with_ready_fd(command);
+    let mut bridge = common::start_program(&file, &text);
     bridge.wait_ready();
     bridge
 }

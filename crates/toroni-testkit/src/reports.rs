@@ -4,6 +4,13 @@
 //! The messages 0 to 4 have been delivered. 5 to 9 are published while a program is away, or wait unsent. 10 and 11 follow when all
 //! that is to come back is back.
 
+use crate::{Random, long};
+use std::fmt::Debug;
+use std::num::NonZero;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
 /// How a program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -195,4 +202,43 @@ impl Case {
         let wanted: Vec<_> = part.chain(wanted.iter().map(|it| (*it).to_owned())).collect();
         assert_eq!(told, wanted, "{self:?}");
     }
+}
+
+/// Plays the cases that are drawn, or all as a long test, or those whose text contains `$TORONI_CASE`. `at_once` are played at the same
+/// time for each processor.
+///
+/// # Panics
+/// If a case fails, or there is none to play.
+pub fn play<C: Debug + Sync>(
+    cases: Vec<C>,
+    at_once: usize,
+    mut is_drawn: impl FnMut(&mut Random, &C) -> bool,
+    play: impl Fn(&C) + Sync,
+) {
+    let mut random = Random::from_environment();
+    let wanted = std::env::var("TORONI_CASE").ok();
+    let cases: Vec<_> = cases
+        .into_iter()
+        .filter(|case| match &wanted {
+            Some(wanted) => format!("{case:?}").contains(wanted),
+            None => long::is_asked() || is_drawn(&mut random, case),
+        })
+        .collect();
+    assert!(!cases.is_empty(), "no case is like {wanted:?}");
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(2, NonZero::get) * at_once;
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if catch_unwind(AssertUnwindSafe(|| play(case))).is_err() {
+                        failed.lock().unwrap_or_else(PoisonError::into_inner).push(case);
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    assert!(failed.is_empty(), "{} of {} cases: {failed:#?}", failed.len(), cases.len());
 }

@@ -2,9 +2,11 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use toroni::{Bus, BusConfig, Lost, Policy, ReceiveError, Subscriber};
-use toroni_testkit::Directory;
+use toroni_testkit::{Directory, Program};
 use toroni_zenoh::config::{BusSettings, Export, Import, ZenohSource};
 use toroni_zenoh::{Bridge, Config, State};
 use zenoh::{Session, Wait};
@@ -91,6 +93,13 @@ pub(crate) fn export(patterns: &[&str]) -> Export {
     export
 }
 
+/// The same, and it sends what comes from elsewhere, too.
+pub(crate) fn relay(patterns: &[&str]) -> Export {
+    let mut export = export(patterns);
+    export.relay = true;
+    export
+}
+
 /// An import, which takes batches in the tests of `batches.rs`.
 pub(crate) fn import(patterns: &[&str]) -> Import {
     let batches = env!("CARGO_CRATE_NAME") == "batches";
@@ -102,6 +111,15 @@ pub(crate) fn start(config: &Config) -> Bridge {
     let bridge = Bridge::start(config).unwrap();
     assert_eq!(bridge.wait_for(&State::Active, LONG), State::Active);
     bridge
+}
+
+/// Starts the program with a file of its own, and does not wait until it is ready.
+pub(crate) fn start_program(file: &Path, text: &str) -> Program {
+    std::fs::write(file, text).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toroni-zenoh"));
+    command.arg("--config").arg(file).env_remove("TORONI_LOG").env_remove("TORONI_BUS");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Program::start_with_ready_fd(command)
 }
 
 /// Two sites, and bridges that take everything from the first to the second.
@@ -158,6 +176,11 @@ impl Got {
             Self::Lost(lost) => format!("lost {} {}", lost.messages, lost.reason.as_str()),
         }
     }
+}
+
+/// Returns what was got as text.
+pub(crate) fn payloads(got: &[Got]) -> Vec<String> {
+    got.iter().map(Got::text).collect()
 }
 
 /// Receives within a time.

@@ -3,12 +3,9 @@
 
 use crate::node_backups::next_second;
 use crate::node_reports::{LONG, Pair, SHORT, end};
-use std::num::NonZero;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use toroni_testkit::reports::{
-    Back, Case, End, LATER, MISSED, Receiver, Restored, Sender, State, Way,
+    self, Back, Case, End, LATER, MISSED, Receiver, Restored, Sender, State, Way,
 };
-use toroni_testkit::{Random, long};
 
 /// A case, and the order in which the receiver delivers.
 #[derive(Clone, Copy, Debug)]
@@ -180,33 +177,7 @@ fn cases() -> Vec<Ordered> {
 /// Some cases, or all as a long test, or those whose text contains `$TORONI_CASE`.
 #[test]
 fn subscribers_learn_what_the_table_says() {
-    let mut random = Random::from_environment();
-    let wanted = std::env::var("TORONI_CASE").ok();
-    let cases: Vec<_> = cases()
-        .into_iter()
-        .filter(|case| match &wanted {
-            Some(wanted) => format!("{case:?}").contains(wanted),
-            None => long::is_asked() || (random.below(8) == 0 && !case.is_slow()),
-        })
-        .collect();
-    assert!(!cases.is_empty(), "no case is like {wanted:?}");
-    let next = AtomicUsize::new(0);
-    let at_once = std::thread::available_parallelism().map_or(2, NonZero::get) * 3;
-    let failed = std::sync::Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..at_once {
-            scope.spawn(|| {
-                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let played = std::panic::catch_unwind(|| play(case));
-                    if played.is_err() {
-                        failed.lock().unwrap().push(case);
-                    }
-                }
-            });
-        }
-    });
-    let failed = failed.into_inner().unwrap();
-    assert!(failed.is_empty(), "{} of {} cases: {failed:#?}", failed.len(), cases.len());
+    reports::play(cases(), 3, |random, case| random.below(8) == 0 && !case.is_slow(), play);
 }
 
 /// It does not know its last session, and must not begin the same one: the clock has still the same second.
