@@ -157,7 +157,7 @@ impl Table {
     /// Begins a numbering.
     pub(crate) fn begin(head: Beat) -> Self {
         let mut table = Self {
-            head: Beat { topics: BTreeMap::new(), ended: false, ..head.clone() },
+            head: Beat { topics: BTreeMap::new(), ..head.clone() },
             topics: HashMap::new(),
             order: Vec::new(),
             turn: 0,

@@ -126,7 +126,7 @@ impl Plan {
             Continued::Numbering(last) => {
                 context.counting.resumed.one();
                 tracing::info!(stream = self.stream, from = last.until, "the export continues");
-                let (overtaken, unsent) = (None, 0);
+                let (overtaken, unsent, ended) = (None, 0, false);
                 let (replayed_from, replayed_until, replayed) = (None, None, None);
                 let (edition, last) = (self.edition, last.clone());
                 let head = Beat {
@@ -136,6 +136,7 @@ impl Plan {
                     replayed_until,
                     replayed,
                     unsent,
+                    ended,
                     ..last
                 };
                 return Table::begin(head);

@@ -308,9 +308,10 @@ impl Scan<'_> {
 
     /// Returns whether a part is as long as it may be, after this number of messages was read.
     fn is_full(&self, read: u64) -> bool {
-        let is_long = |most| read > 0 && self.bytes.get() >= most;
-        self.most_bytes.is_some_and(is_long)
-            || self.most_bytes.is_some() && (self.sent.get() >= PART || read >= PART_READ)
+        self.most_bytes.is_some_and(|most| {
+            let is_long = read > 0 && self.bytes.get() >= most;
+            is_long || self.sent.get() >= PART || read >= PART_READ
+        })
     }
 
     fn send(&self, topic: &str, reply: Reply) -> Answered {

@@ -241,11 +241,8 @@ impl Importing {
             Refusal::Bus(error @ PublishError::Taken { .. }) => {
                 let key = StreamKey::of(delivery.origin);
                 self.refuse(key, &error);
-                let rest = std::mem::take(&mut self.deliveries);
-                let (refused, rest) =
-                    rest.into_iter().partition(|it| StreamKey::of(it.origin) == key);
-                self.deliveries = rest;
-                let refused: Vec<Delivery> = refused;
+                let is_of_it = |it: &mut Delivery| StreamKey::of(it.origin) == key;
+                let refused: Vec<_> = self.deliveries.extract_if(.., is_of_it).collect();
                 for Delivery { origin, .. } in std::iter::once(delivery).chain(&refused) {
                     self.lines.note_refused(*origin, origin.number + 1, 1);
                 }
