@@ -387,14 +387,18 @@ impl Soak<'_> {
         self.sites[member].is_up().then_some(member)
     }
 
+    fn kill_one(&mut self, victim: usize, leader: usize) {
+        Site::kill(&mut self.sites, &[victim]);
+        self.figures.leader_kills += u64::from(victim == leader);
+    }
+
     fn clock(&mut self, leader: usize) -> Option<Active> {
         let victim = self.member(leader)?;
         let (ahead, is_back) = *self.random.pick(&[(3_600, false), (3_600, true), (10, true)]);
         let mut undo = vec![Undo::Repair(victim)];
         let is_restarted = self.random.below(2) == 0;
         if is_restarted {
-            Site::kill(&mut self.sites, &[victim]);
-            self.figures.leader_kills += u64::from(victim == leader);
+            self.kill_one(victim, leader);
         }
         self.sites[victim].shim().set_clock(Duration::from_secs(ahead), is_back);
         if is_restarted {
@@ -433,8 +437,7 @@ impl Soak<'_> {
         self.sites[victim].shim().keep();
         let time = self.between(100, 1_500);
         std::thread::sleep(time);
-        Site::kill(&mut self.sites, &[victim]);
-        self.figures.leader_kills += u64::from(victim == leader);
+        self.kill_one(victim, leader);
         let lost = self.sites[victim].shim().lose_power(&mut self.random);
         self.figures.lost_writes += lost as u64;
         let list = self.list(&[victim], leader);
@@ -448,8 +451,7 @@ impl Soak<'_> {
         if self.sites[victim].disk.as_ref().is_some_and(Disk::is_full) {
             return None;
         }
-        Site::kill(&mut self.sites, &[victim]);
-        self.figures.leader_kills += u64::from(victim == leader);
+        self.kill_one(victim, leader);
         let is_restored = self.sites[victim].restore();
         self.figures.restored += u64::from(is_restored);
         let how = if is_restored { "restores its log" } else { "copies its log" };
