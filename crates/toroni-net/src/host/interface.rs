@@ -265,6 +265,18 @@ fn address(fixed: &[u8], found: &[u8]) -> Option<(u32, IpAddr)> {
     Some((index, local.or(other)?))
 }
 
+/// Returns the name of an interface's driver, as sysfs has it. `None` if it has none, as `lo`, or its name is not one of an
+/// interface.
+#[must_use]
+pub fn driver(name: &str) -> Option<String> {
+    // A name of an interface has no slash (dev_valid_name in net/core/dev.c of the kernel).
+    if name.contains('/') {
+        return None;
+    }
+    let driver = std::fs::read_link(format!("/sys/class/net/{name}/device/driver")).ok()?;
+    Some(driver.file_name()?.to_str()?.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -346,6 +346,7 @@ fn sockets(config: &config::Node, interfaces: &[Interface]) -> Options {
     Options {
         ttl: ttl.unwrap_or(Options::default().ttl),
         is_looped: config.sends.iter().any(|send| send.config.loopback),
+        dscp: config.dscp,
         receive_buffer: Some(receive_buffer(receive_rate(interfaces), config.stall)),
         busy_poll: if config.is_busy { BUSY_POLL } else { Duration::ZERO },
     }

@@ -31,6 +31,8 @@ pub struct Options {
     pub ttl: u8,
     /// Whether sockets of this host get what it sends to a group, if they have joined.
     pub is_looped: bool,
+    /// The DSCP of what it sends, 0 to 63 (RFC 2474). Its upper three bits, up to 6, are the priority of the socket (`SO_PRIORITY`).
+    pub dscp: u8,
     /// The receive buffer to ask for, as the value of `SO_RCVBUF`; see [`crate::host::buffers::Load::request`]. `None`
     /// leaves the kernel's default.
     pub receive_buffer: Option<u64>,
@@ -40,9 +42,9 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// 16 hops, not looped, the kernel's buffer, no polling.
+    /// 16 hops, not looped, the class 0, the kernel's buffer, no polling.
     fn default() -> Self {
-        Self { ttl: 16, is_looped: false, receive_buffer: None, busy_poll: Duration::ZERO }
+        Self { ttl: 16, is_looped: false, dscp: 0, receive_buffer: None, busy_poll: Duration::ZERO }
     }
 }
 
@@ -216,6 +218,7 @@ impl Datagram {
             multicast_ipv6(&descriptor, on, ttl, options.is_looped)
         };
         result.map_err(|e| error("configure", e.into()))?;
+        options::classify(&descriptor, options.dscp).map_err(|e| error("configure", e))?;
         let polls_busily = match i32::try_from(options.busy_poll.as_micros()) {
             Ok(0) | Err(_) => false,
             Ok(microseconds) => options::set(&descriptor, options::BUSY_POLL, microseconds).is_ok(),

@@ -1,6 +1,7 @@
 //! The socket options that rustix leaves out. Their values are numbers.
 
 use rustix::fd::{AsFd, AsRawFd};
+use rustix::net::{AddressFamily, sockopt};
 use std::io;
 
 /// An option: the layer of the protocol, and its number there.
@@ -10,6 +11,7 @@ pub(crate) struct Name(pub(super) libc::c_int, pub(super) libc::c_int);
 pub(super) const RECEIVE_TIME: Name = Name(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS);
 pub(super) const RECEIVE_DROPS: Name = Name(libc::SOL_SOCKET, libc::SO_RXQ_OVFL);
 pub(super) const BUSY_POLL: Name = Name(libc::SOL_SOCKET, libc::SO_BUSY_POLL);
+const PRIORITY: Name = Name(libc::SOL_SOCKET, libc::SO_PRIORITY);
 const PEER: Name = Name(libc::SOL_SOCKET, libc::SO_PEERCRED);
 /// `SO_MEMINFO` of asm-generic/socket.h, which libc does not know everywhere.
 pub(super) const MEMORY: Name = Name(libc::SOL_SOCKET, 55);
@@ -41,6 +43,26 @@ pub(crate) fn set(socket: &impl AsFd, name: Name, value: libc::c_int) -> io::Res
     let result =
         unsafe { libc::setsockopt(descriptor, name.0, name.1, (&raw const value).cast(), length) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The kernel gives higher priorities only to processes with `CAP_NET_ADMIN`.
+const MOST_PRIORITY: u8 = 6;
+
+/// Sets the class of what a socket sends: the DSCP, 0 to 63, in each IP header (RFC 2474), and as the priority of the socket its upper
+/// three bits, up to 6 (`SO_PRIORITY`). By the latter this host chooses a queue, and an interface of a VLAN the PCP of its frames.
+pub(crate) fn classify(socket: &impl AsFd, dscp: u8) -> io::Result<()> {
+    if dscp == 0 {
+        return Ok(());
+    }
+    // The two bits below are those of ECN.
+    let class = dscp << 2;
+    if sockopt::socket_domain(socket)? == AddressFamily::INET6 {
+        sockopt::set_ipv6_tclass(socket, class.into())?;
+    }
+    // A socket of IPv6 may have a peer of IPv4.
+    sockopt::set_ip_tos(socket, class)?;
+    // After the class, with which the kernel sets a priority of its own.
+    set(socket, PRIORITY, (dscp >> 3).min(MOST_PRIORITY).into())
 }
 
 /// Makes the kernel drop all datagrams but those with one of these bytes at this place (`SO_ATTACH_FILTER`, man 7 socket, and
@@ -101,4 +123,26 @@ pub(super) fn words<const N: usize>(
     }
     let known = usize::try_from(length).unwrap_or(0) / size_of::<u32>();
     Ok((values, known.min(N)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn a_class_is_in_each_header_and_its_upper_bits_are_the_priority() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(socket) = UdpSocket::bind(address) else { continue };
+            for (dscp, wanted) in [(0, (0, 0)), (46, (184, 5)), (63, (252, 6))] {
+                classify(&socket, dscp).unwrap();
+                let ([priority], _) = words::<1>(&socket, PRIORITY).unwrap();
+                assert_eq!((sockopt::ip_tos(&socket).unwrap(), priority), wanted, "{address}");
+                if address.starts_with('[') {
+                    let class = sockopt::ipv6_tclass(&socket).unwrap();
+                    assert_eq!(class, u32::from(dscp) << 2, "{address}");
+                }
+            }
+        }
+    }
 }

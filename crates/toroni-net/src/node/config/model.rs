@@ -38,6 +38,8 @@ pub struct Node {
     pub cpu: Option<u32>,
     /// Its priority in SCHED_FIFO.
     pub realtime: Option<u8>,
+    /// The DSCP of what it sends, 0 to 63.
+    pub dscp: u8,
     /// Where it serves metrics.
     pub metrics: Option<SocketAddr>,
     /// Whether it refuses to start with a receive buffer that is too small.
@@ -257,6 +259,7 @@ impl Node {
             is_busy: node.text("poll")? == "busy",
             cpu: node.number("cpu").and_then(|cpu| u32::try_from(cpu).ok()),
             realtime: node.number("realtime").and_then(|priority| u8::try_from(priority).ok()),
+            dscp: node.number("dscp").and_then(|dscp| u8::try_from(dscp).ok())?,
             metrics: node.address("metrics"),
             strict_buffers: node.flag("strict_buffers")?,
             stall: node.time("stall")?,

@@ -331,6 +331,14 @@ fn node() -> Section {
             "the usual priority",
             "The priority in SCHED_FIFO, man 7 sched",
         ),
+        with(
+            "dscp",
+            Kind::Count(0, 63),
+            "0",
+            "The class of what the node sends, datagrams and TCP: the DSCP of RFC 2474, by which switches and routers choose whom \
+             to serve first, for example 46 (EF). Its upper three bits are the priority of the sockets (`SO_PRIORITY`), by which \
+             this host does",
+        ),
         without("metrics", Kind::Address, "no listener", "Where the node serves metrics over HTTP"),
         with(
             "strict_buffers",

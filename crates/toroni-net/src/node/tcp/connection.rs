@@ -39,7 +39,8 @@ impl Connection {
         let random = Random::new(member.random().number().wrapping_add(index as u64));
         let client = Client::new(&connect.config, &identity, &patterns, random, now)?;
         Ok(Self {
-            dial: Dial::new(&connect.address, connect.bind, Token::Connection(index), client)?,
+            dial: Dial::new(&connect.address, connect.bind, Token::Connection(index), client)?
+                .with_dscp(member.sockets.dscp),
             inlet: Inlet::new(bus, connect.selection())
                 .selected_by_the_source()
                 .by_way(index + 1, ways)

@@ -29,6 +29,7 @@ pub(in crate::node) enum Change {
 pub(in crate::node) struct Dial {
     host: HostPort,
     bind: Option<SocketAddr>,
+    dscp: u8,
     /// Only if the host is a name.
     lookup: Option<Lookup>,
     /// What is left to try of the addresses that were found last.
@@ -60,6 +61,7 @@ impl Dial {
         Ok(Self {
             host: host.clone(),
             bind,
+            dscp: 0,
             lookup,
             addresses: VecDeque::new(),
             is_wanted: false,
@@ -71,6 +73,11 @@ impl Dial {
             can_write: false,
             failed: None,
         })
+    }
+
+    /// Gives what it sends a class, as [`crate::socket::datagram::Options::dscp`].
+    pub(in crate::node) fn with_dscp(self, dscp: u8) -> Self {
+        Self { dscp, ..self }
     }
 
     /// Makes a client that receives nothing but history, of messages that are no longer than this, in bytes.
@@ -192,7 +199,7 @@ impl Dial {
                 return asked.unwrap_or_else(|error| self.fail(now, error));
             };
             self.is_wanted = false;
-            let opened = socket::begin_connect(address, self.bind);
+            let opened = socket::begin_connect(address, self.bind, self.dscp);
             let opened = opened.and_then(|socket| poller.add(&socket, self.token).map(|()| socket));
             match opened {
                 Ok(socket) => {

@@ -62,6 +62,7 @@ pub struct Listener {
     leaving: VecDeque<(Monotonic, TcpStream)>,
     /// How long a client may stand still.
     patience_ns: u64,
+    dscp: u8,
     drain: Option<Drain>,
 }
 
@@ -111,6 +112,7 @@ impl Listener {
             paused: None,
             leaving: VecDeque::new(),
             patience_ns: config.stall_ns.max(config.hold_limit_ns),
+            dscp: member.sockets.dscp,
             drain: None,
         })
     }
@@ -236,7 +238,7 @@ impl Listener {
                     return Ok(false);
                 }
             };
-            if let Err(error) = socket::prepare(&socket, self.patience_ns) {
+            if let Err(error) = socket::prepare(&socket, self.patience_ns, self.dscp) {
                 report(Event::Unaccepted(error));
                 continue;
             }

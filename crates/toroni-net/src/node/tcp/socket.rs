@@ -23,7 +23,7 @@ const OTHER_DESCRIPTORS: u64 = 256;
 
 /// Prepares a connection: it never waits, and holds little. `patience_ns` is the longest time for which its peer may stand still. The
 /// kernel counts a window that stays closed as a time without an acknowledgement, so it must wait for longer.
-pub(super) fn prepare(socket: &TcpStream, patience_ns: u64) -> io::Result<()> {
+pub(super) fn prepare(socket: &TcpStream, patience_ns: u64, dscp: u8) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     socket.set_nodelay(true)?;
     sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER)?;
@@ -33,7 +33,7 @@ pub(super) fn prepare(socket: &TcpStream, patience_ns: u64) -> io::Result<()> {
         socket,
         u32::try_from(timeout_ms).unwrap_or(MOST_MS).min(MOST_MS),
     )?;
-    Ok(())
+    options::classify(socket, dscp)
 }
 
 /// Listens without ever waiting.
@@ -55,12 +55,16 @@ pub(super) fn allow(sockets: u64) {
 }
 
 /// Begins to connect. The connection is made, or has failed, when the socket can be written.
-pub(super) fn begin_connect(to: SocketAddr, from: Option<SocketAddr>) -> io::Result<TcpStream> {
+pub(super) fn begin_connect(
+    to: SocketAddr,
+    from: Option<SocketAddr>,
+    dscp: u8,
+) -> io::Result<TcpStream> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let descriptor: OwnedFd = socket_with(family, SocketType::STREAM, flags, None)?;
     let socket = TcpStream::from(descriptor);
-    prepare(&socket, 0)?;
+    prepare(&socket, 0, dscp)?;
     if let Some(from) = from {
         // The port may still belong to the connection before.
         sockopt::set_socket_reuseaddr(&socket, true)?;
@@ -84,8 +88,21 @@ mod tests {
         for (patience, wanted) in
             [(0, 10_000), (60 * SECOND, 120_000), (u64::MAX, i32::MAX.unsigned_abs())]
         {
-            prepare(&socket, patience).unwrap();
+            prepare(&socket, patience, 0).unwrap();
             assert_eq!(sockopt::tcp_user_timeout(&socket).unwrap(), wanted);
+        }
+    }
+
+    #[test]
+    fn both_ends_send_in_the_class_of_the_node() {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let begun = begin_connect(listener.local_addr().unwrap(), None, 46).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        assert_eq!(sockopt::ip_tos(&accepted).unwrap(), 0);
+        prepare(&accepted, 0, 46).unwrap();
+        for socket in [&begun, &accepted] {
+            assert_eq!(sockopt::ip_tos(socket).unwrap(), 46 << 2);
         }
     }
 }

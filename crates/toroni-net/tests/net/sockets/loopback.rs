@@ -1,9 +1,14 @@
 //! What needs one host and no privileges.
 
 use super::{LOOPED, group, is_empty, leg, listen, receive, receive_into, send};
-use rustix::fd::AsFd;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, AsRawFd};
+use rustix::net::sockopt;
+use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use toroni_net::endpoint::Endpoint;
 use toroni_net::host::counters::{self, Snapshot};
 use toroni_net::host::interface;
 use toroni_net::socket::drops::{self, Overflow};
@@ -222,4 +227,43 @@ fn what_is_refused_for_itself_ends_no_joining() {
     assert_eq!(sender.is_joining(), from.can_segment());
     assert_eq!(sender.send(&from, &[outgoing[0]; 3]).unwrap(), 3);
     assert_eq!(receive(&socket, 6).len(), 6);
+}
+
+/// Returns the DSCP of a datagram that has come to a socket.
+fn class(socket: &impl AsFd) -> Option<u8> {
+    let mut control = [0_u64; 32];
+    // SAFETY: a header without names, buffers and control messages is valid.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_control = control.as_mut_ptr().cast();
+    header.msg_controllen = size_of_val(&control);
+    // SAFETY: the kernel writes at most `msg_controllen` bytes to `control`, which lives until the end.
+    let received =
+        unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, libc::MSG_TRUNC) };
+    assert!(received >= 0, "{}", io::Error::last_os_error());
+    // SAFETY: the kernel has filled the header, so its control messages are complete.
+    unsafe {
+        let mut next = libc::CMSG_FIRSTHDR(&raw const header);
+        while let Some(found) = next.as_ref() {
+            if (found.cmsg_level, found.cmsg_type) == (libc::IPPROTO_IP, libc::IP_TOS) {
+                return Some(*libc::CMSG_DATA(found) >> 2);
+            }
+            next = libc::CMSG_NXTHDR(&raw const header, found);
+        }
+    }
+    None
+}
+
+#[test]
+fn what_is_sent_has_the_class_of_the_file() {
+    let heard = listen(group("239.192.84.98:0"), "lo");
+    let (group, process) = (heard.address(), std::process::id());
+    sockopt::set_ip_recvtos(&heard, true).unwrap();
+    let file = format!(
+        "[node]\nrealm = 'class {process}'\nname = 'a'\ninterfaces = ['lo']\ndscp = 46\n[[send]]\n\
+         stream = 1\npatterns = ['**']\ngroup = '{group}'\ndata_rate = '1Mbit/s'\nloop = true\nttl = 0\n"
+    );
+    let mut sender = Endpoint::open(&file, Path::new("/")).unwrap();
+    sender.turn().unwrap();
+    poll(&mut [PollFd::new(&heard, PollFlags::IN)], None).unwrap();
+    assert_eq!(class(&heard), Some(46));
 }

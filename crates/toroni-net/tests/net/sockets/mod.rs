@@ -15,6 +15,7 @@ use toroni_testkit::wait;
 pub(crate) const LOOPED: Options = Options {
     ttl: 16,
     is_looped: true,
+    dscp: 0,
     receive_buffer: None,
     busy_poll: std::time::Duration::ZERO,
 };
