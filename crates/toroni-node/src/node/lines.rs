@@ -281,21 +281,67 @@ pub(super) fn ways(sequencer: &Sequencer) -> impl Iterator<Item = Line> {
 
 /// Returns the line with the counters of the node.
 pub(super) fn counters(report: &Report) -> Line {
-    let sum = |of: &dyn Fn(&toroni_net::node::report::Sent) -> u64| {
-        report.sent.iter().map(of).sum::<u64>()
-    };
-    let dropped: u64 = report.sockets.iter().map(|socket| socket.dropped).sum();
-    let inlet = report.inlet.unwrap_or_default();
-    Line::new(Level::Debug, "counters", "counters")
-        .with("sent_messages", sum(&|sent| sent.outlet.messages))
-        .with("retransmissions", sum(&|sent| sent.counters.repairs))
-        .with("naks_received", sum(&|sent| sent.counters.naks))
-        .with("received_messages", inlet.messages)
-        .with("lost_messages", inlet.lost)
-        .with("datagrams_sent", report.link.sent)
-        .with("datagrams_received", report.link.received)
-        .with("datagrams_refused", report.refused.iter().sum::<u64>())
-        .with("kernel_dropped", dropped)
+    Counted::of(report).add_to(Line::new(Level::Debug, "counters", "counters"))
+}
+
+/// Returns the line with what the node has counted in all the time that it runs.
+pub(super) fn summary(report: &Report, run: Duration) -> Line {
+    let counted = Counted::of(report);
+    let text = format!(
+        "in {}: sent {}, and {} again; brought {}, and {} were lost; the kernel dropped {}",
+        human::duration(run),
+        human::counted(counted.sent, "message"),
+        human::counted(counted.repairs, "datagram"),
+        human::counted(counted.brought, "message"),
+        human::count(counted.lost),
+        human::counted(counted.dropped, "datagram"),
+    );
+    counted.add_to(Line::new(Level::Info, "summary", text).with("seconds", run.as_secs()))
+}
+
+/// What tells whether the network and the node keep up.
+struct Counted {
+    sent: u64,
+    repairs: u64,
+    naks: u64,
+    brought: u64,
+    lost: u64,
+    datagrams_sent: u64,
+    datagrams_received: u64,
+    refused: u64,
+    dropped: u64,
+}
+
+impl Counted {
+    fn of(report: &Report) -> Self {
+        let sum = |of: &dyn Fn(&toroni_net::node::report::Sent) -> u64| {
+            report.sent.iter().map(of).sum::<u64>()
+        };
+        let inlet = report.inlet.unwrap_or_default();
+        Self {
+            sent: sum(&|sent| sent.outlet.messages),
+            repairs: sum(&|sent| sent.counters.repairs),
+            naks: sum(&|sent| sent.counters.naks),
+            brought: inlet.messages,
+            lost: inlet.lost,
+            datagrams_sent: report.link.sent,
+            datagrams_received: report.link.received,
+            refused: report.refused.iter().sum(),
+            dropped: report.sockets.iter().map(|socket| socket.dropped).sum(),
+        }
+    }
+
+    fn add_to(&self, line: Line) -> Line {
+        line.with("sent_messages", self.sent)
+            .with("retransmissions", self.repairs)
+            .with("naks_received", self.naks)
+            .with("received_messages", self.brought)
+            .with("lost_messages", self.lost)
+            .with("datagrams_sent", self.datagrams_sent)
+            .with("datagrams_received", self.datagrams_received)
+            .with("datagrams_refused", self.refused)
+            .with("kernel_dropped", self.dropped)
+    }
 }
 
 /// Returns the line about what a stream waits for, or that it waits no more.

@@ -35,6 +35,8 @@ use toroni_shell::stop::{GracePeriod, Stop};
 
 /// How often the node takes a report of what it has counted.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
+/// How often it writes to the log what it has counted since its start.
+const SUMMARY_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Runs the node that a file describes.
 pub(super) fn run(
@@ -121,9 +123,7 @@ pub(crate) fn serve(
             let _ = sd_notify::notify(&[NotifyState::Watchdog]);
         }
     };
-    let failed = |error: &dyn Display| Failure::Failed(format!("the node ends: {error}"));
     let mut sequencer = Sequencer::start(config, &settings).map_err(|error| refused(&error))?;
-    let wake = stop.descriptor().map_err(|error| failed(&error))?;
     node.set_limits(&limits(config));
     if let Some(about) = about {
         note::remark(about);
@@ -143,6 +143,7 @@ pub(crate) fn serve(
         term: None,
         begun: Instant::now(),
         due: Instant::now(),
+        summaries: Every::new(SUMMARY_EVERY, Instant::now()),
     };
     observer.log.line(
         Line::new(
@@ -205,59 +206,98 @@ pub(crate) fn serve(
     // Fails if systemd did not start this process, or does not wait for it.
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     ready.signal()?;
-    let mut fed = Instant::now();
-    let mut ends = false;
-    while !(ends && node.is_closed()) {
-        if (stop.is_set() || is_done()) && !ends {
-            ends = true;
-            let _ = sd_notify::notify(&[NotifyState::Stopping]);
-            node.end(!is_service);
-        }
-        let is_urgent = ends && stop.is_repeated();
-        if is_urgent {
-            node.abandon();
-        }
-        let has_more = node.turn().map_err(|error| failed(&error))?;
-        while let Some(event) = node.event() {
-            if let Event::Arrivals(arrivals::Event::Collision { address, stop: true }) = event {
-                observer.notices.event(&event);
-                let other = to_socket(address);
-                return Err(failed(&format!(
-                    "another node of this realm, at {other}, has the source id {}, and was there first: give one of \
-                     them another `name` or `id`",
-                    member.source
-                )));
+    let mut session = Session { config, node, sequencer, observer, watchdog, is_service };
+    let ended = session.run(&stop, &wishes, is_done);
+    // Also if it ends because of an error.
+    session.summarise();
+    ended?;
+    session.sequencer.map_or(Ok(()), Sequencer::end).map_err(|error| failed(&error))
+}
+
+fn failed(error: &dyn Display) -> Failure {
+    Failure::Failed(format!("the node ends: {error}"))
+}
+
+/// A node that works.
+struct Session<'a> {
+    config: &'a config::Node,
+    node: Node,
+    sequencer: Option<Sequencer>,
+    observer: Observer,
+    /// How often systemd wants to hear that this process works.
+    watchdog: Option<Duration>,
+    is_service: bool,
+}
+
+impl Session<'_> {
+    /// Runs until a signal or `is_done` has ended it, and all is sent.
+    fn run(
+        &mut self,
+        stop: &Stop,
+        wishes: &Wishes,
+        is_done: impl Fn() -> bool,
+    ) -> Result<(), Failure> {
+        let wake = stop.descriptor().map_err(|error| failed(&error))?;
+        let mut fed = Instant::now();
+        let mut ends = false;
+        while !(ends && self.node.is_closed()) {
+            if (stop.is_set() || is_done()) && !ends {
+                ends = true;
+                let _ = sd_notify::notify(&[NotifyState::Stopping]);
+                self.node.end(!self.is_service);
             }
-            observer.event(&node, &event);
-        }
-        if observer.is_due() {
-            if let Some(problem) = sequencer.as_mut().and_then(Sequencer::problem) {
-                return Err(failed(&problem));
+            let is_urgent = ends && stop.is_repeated();
+            if is_urgent {
+                self.node.abandon();
             }
-            observer.report(&mut node, sequencer.as_mut());
+            let has_more = self.node.turn().map_err(|error| failed(&error))?;
+            while let Some(event) = self.node.event() {
+                if let Event::Arrivals(arrivals::Event::Collision { address, stop: true }) = event {
+                    self.observer.notices.event(&event);
+                    let other = to_socket(address);
+                    return Err(failed(&format!(
+                        "another node of this realm, at {other}, has the source id {}, and was there first: give one of \
+                         them another `name` or `id`",
+                        self.observer.identity.source
+                    )));
+                }
+                self.observer.event(&self.node, &event);
+            }
+            if self.observer.is_due() {
+                if let Some(problem) = self.sequencer.as_mut().and_then(Sequencer::problem) {
+                    return Err(failed(&problem));
+                }
+                self.observer.report(&mut self.node, self.sequencer.as_mut());
+            }
+            if wishes.counters() {
+                self.observer.counters(&mut self.node, self.sequencer.as_mut());
+            }
+            if wishes.hangup() {
+                let text = "SIGHUP has no effect: restart the node to have it read its file again";
+                self.observer.log.answer(&Line::new(Level::Warn, "hangup", text));
+            }
+            if let Some(interval) = self.watchdog
+                && fed.elapsed() >= interval
+            {
+                let _ = sd_notify::notify(&[NotifyState::Watchdog]);
+                fed = Instant::now();
+            }
+            if is_urgent {
+                break;
+            }
+            if !(has_more || self.config.is_busy || ends && self.node.is_closed()) {
+                // Once it ends, the descriptor stays readable.
+                self.node.wait((!ends).then_some(wake.as_fd())).map_err(|error| failed(&error))?;
+            }
         }
-        if wishes.counters() {
-            observer.counters(&mut node, sequencer.as_mut());
-        }
-        if wishes.hangup() {
-            let text = "SIGHUP has no effect: restart the node to have it read its file again";
-            observer.log.answer(&Line::new(Level::Warn, "hangup", text));
-        }
-        if let Some(interval) = watchdog
-            && fed.elapsed() >= interval
-        {
-            let _ = sd_notify::notify(&[NotifyState::Watchdog]);
-            fed = Instant::now();
-        }
-        if is_urgent {
-            break;
-        }
-        if !(has_more || config.is_busy || ends && node.is_closed()) {
-            // Once it ends, the descriptor stays readable.
-            node.wait((!ends).then_some(wake.as_fd())).map_err(|error| failed(&error))?;
-        }
+        Ok(())
     }
-    sequencer.map_or(Ok(()), Sequencer::end).map_err(|error| failed(&error))
+
+    /// Writes to the log what the node has counted.
+    fn summarise(&mut self) {
+        let report = self.node.report();
+        self.observer.log.line(lines::summary(&report, self.observer.begun.elapsed()));
+    }
 }
 
 /// Serves metrics in a thread of its own, and says at which address: the system may have chosen the port.
@@ -309,6 +349,28 @@ struct Observer {
     term: Option<Term>,
     begun: Instant,
     due: Instant,
+    summaries: Every,
+}
+
+/// What happens once in each interval.
+struct Every {
+    interval: Duration,
+    last: Instant,
+}
+
+impl Every {
+    fn new(interval: Duration, now: Instant) -> Self {
+        Self { interval, last: now }
+    }
+
+    /// Whether it is to happen now. What was missed is not made up for.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = now.duration_since(self.last) >= self.interval;
+        if is_due {
+            self.last = now;
+        }
+        is_due
+    }
 }
 
 /// However the node ends, nothing that it has to say is left out.
@@ -368,6 +430,9 @@ impl Observer {
         }
         self.notices.report(&report, sequencer.clone());
         self.log.line(lines::counters(&report));
+        if self.summaries.is_due(Instant::now()) {
+            self.log.line(lines::summary(&report, self.begun.elapsed()));
+        }
         let identity = Some(self.identity.clone());
         let lack = report.exclusive.as_ref().map(|_| Lack::Exclusive);
         self.latest.set(Reports { lack, identity, node: report, sequencer });
@@ -412,5 +477,21 @@ impl Observer {
         for line in lines::troubles(&sequencer.feed, member) {
             self.log.line(line);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_that_was_slept_through_is_not_made_up_for() {
+        let begun = Instant::now();
+        let mut daily = Every::new(SUMMARY_EVERY, begun);
+        let hours: Vec<u64> = [0, 1, 23, 24, 25, 47, 48, 100, 101, 124]
+            .into_iter()
+            .filter(|hour| daily.is_due(begun + Duration::from_secs(hour * 3_600)))
+            .collect();
+        assert_eq!(hours, [24, 48, 100, 124]);
     }
 }

@@ -459,6 +459,13 @@ fn signals_ask_for_counters_and_for_nothing_else() {
     assert!(objects.iter().all(|it| it["time"].as_f64() > Some(0.0) && it["level"].is_string()));
     let start = objects.iter().find(|it| it["event"] == "start").unwrap();
     assert!(start["source"].is_string() && start["session"].is_u64(), "{start}");
+    // What it has counted is the last that it says.
+    let summary = objects.last().unwrap();
+    assert_eq!((&summary["event"], &summary["level"]), (&"summary".into(), &"info".into()));
+    let counted = ["sent_messages", "lost_messages"].map(|name| summary[name].as_u64());
+    assert_eq!(counted, [Some(1), Some(0)], "{summary}");
+    let text = summary["text"].as_str().unwrap();
+    assert!(text.contains(": sent 1 message, and 0 datagrams again; brought 0 messages"), "{text}");
 }
 
 /// A user who closes the terminal in which it runs wants it to end.
