@@ -39,6 +39,12 @@ impl Finding {
         Self { check, status: Status::Ok, message: message.into(), remedy: None }
     }
 
+    /// Adds what may still be done, although there is nothing to fix.
+    #[must_use]
+    pub fn proposing(self, remedy: impl Into<String>) -> Self {
+        Self { remedy: Some(remedy.into()), ..self }
+    }
+
     /// Something is slower, or an option has no effect.
     #[must_use]
     pub fn warn(
