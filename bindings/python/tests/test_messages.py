@@ -6,6 +6,7 @@ import array
 import collections
 import copy
 import ctypes
+import gc
 import mmap
 import pickle
 from collections.abc import Callable, Iterator
@@ -38,6 +39,17 @@ def test_every_kind_of_buffer(bus: toroni.Bus) -> None:
         assert subscriber.receive().payload == bytes(
             memoryview(payload).cast("B") if len(bytes(payload)) else b""
         )
+
+
+def test_messages_are_nothing_for_the_garbage_collector(bus: toroni.Bus) -> None:
+    publisher, subscriber = bus.publisher("t"), bus.subscribe("t")
+    buffer = bytearray(10)
+    for _ in range(2):
+        publisher.publish(b"abc")
+    message, received = subscriber.receive(), subscriber.receive_into(buffer)
+    assert not gc.is_tracked(message)
+    assert not gc.is_tracked(message.payload)
+    assert not gc.is_tracked(received)
 
 
 def test_buffers_must_be_contiguous(bus: toroni.Bus) -> None:
