@@ -11,7 +11,7 @@
 //! | [`program`], [`exits`] | the command line, exit codes |
 //! | [`failure`], [`finding`] | the texts of errors; the results of checks |
 //! | [`notice`], [`openmetrics`] | what a node reports of itself; metrics as text |
-//! | [`stop`], [`ready`] | signals; `--ready-fd` |
+//! | [`stop`], [`suspend`], [`ready`] | signals that end a command, Ctrl-Z; `--ready-fd` |
 //!
 //! It is published because the programs need it. It promises no stability.
 
@@ -32,4 +32,5 @@ pub mod program;
 pub mod progress;
 pub mod ready;
 pub mod stop;
+pub mod suspend;
 pub mod template;
