@@ -373,6 +373,30 @@ fn only_the_newest_parts_are_kept() {
 }
 
 #[test]
+fn parts_of_an_earlier_run_are_continued_and_counted() {
+    let (buses, files) = (Buses::new(), Directory::new());
+    let file = files.path().join("log.mcap");
+    buses.succeed(&["create", "default", "--policy", "wait:forever"]);
+    // What is left of earlier runs: the first parts were removed. Another file only looks like a part.
+    for name in ["log.0009.mcap", "log.0010.mcap", "log.0011.mcap", "log.2.mcap"] {
+        std::fs::write(files.path().join(name), "left").unwrap();
+    }
+    let arguments = ["--compress", "none", "--split", "1MiB", "--gate", "--keep", "3"];
+    let recorder = buses.record(&file, &arguments);
+    wait_until("the next part", || files.path().join("log.0012.mcap").exists());
+    buses.succeed(&["pub", "t", "--size", "1000", "--repeat", "1500"]);
+    finish(recorder);
+    let mut names: Vec<String> = std::fs::read_dir(files.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["log.0011.mcap", "log.0012.mcap", "log.0013.mcap", "log.2.mcap"]);
+    let parts = [&names[1], &names[2]].map(|name| printed(&buses, &files.path().join(name)).len());
+    assert_eq!(parts.iter().sum::<usize>(), 1500);
+}
+
+#[test]
 fn nothing_is_written_until_a_message_triggers_it() {
     let (buses, files) = (Buses::new(), Directory::new());
     let file = files.path().join("fault.mcap");

@@ -53,7 +53,7 @@ pub(crate) struct Record {
     /// Begin a new file at this size or after this time, such as 1GiB or 1h
     #[arg(long, value_name = "SIZE|TIME", value_parser = parse_split)]
     pub(crate) split: Option<Split>,
-    /// Keep only the newest N files of --split
+    /// Keep only the newest N files of --split, counting those of earlier runs
     #[arg(long, value_name = "N", requires = "split", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) keep: Option<u32>,
     /// Write nothing until a message matches; repeatable

@@ -3,6 +3,8 @@
 use super::intake::{Buffer, What};
 use super::options::Split;
 use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
@@ -20,6 +22,42 @@ pub(super) struct Report {
     pub(super) totals: Totals,
     pub(super) length: u64,
     pub(super) files: Vec<PathBuf>,
+}
+
+/// Returns what the names of all parts begin with.
+fn stem(path: &Path) -> PathBuf {
+    match path.extension() {
+        Some(extension) if extension == "mcap" => path.with_extension(""),
+        _ => path.to_owned(),
+    }
+}
+
+/// Returns the number of a part with this file name.
+fn number_of(name: &OsStr, stem: &OsStr) -> Option<u32> {
+    let rest = name.as_bytes().strip_prefix(stem.as_bytes())?.strip_prefix(b".")?;
+    let digits = std::str::from_utf8(rest.strip_suffix(b".mcap")?).ok()?;
+    // Only what `next_path` writes: `a.2024.01.mcap` and `a.1.mcap` are files of others.
+    let number = digits.parse().ok()?;
+    (format!("{number:04}") == digits).then_some(number)
+}
+
+/// Returns the parts of a series that exist, in the order of their numbers. A directory that cannot be read has none:
+/// creating the first part then says why.
+fn parts(path: &Path) -> Vec<(u32, PathBuf)> {
+    let stem = stem(path);
+    let (Some(name), Some(directory)) = (stem.file_name(), stem.parent()) else {
+        return Vec::new();
+    };
+    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut found: Vec<(u32, PathBuf)> = entries
+        .filter_map(|entry| {
+            let number = number_of(&entry.file_name(), name)?;
+            Some((number, path.with_file_name(entry.file_name())))
+        })
+        .collect();
+    found.sort();
+    found
 }
 
 pub(super) struct Series {
@@ -45,15 +83,18 @@ impl Series {
         split: Option<Split>,
         keep: Option<u32>,
     ) -> Self {
+        let is_numbered = split.is_some();
+        // Parts of earlier runs: the numbers continue after them, and they count for `keep`.
+        let earlier = if is_numbered { parts(path) } else { Vec::new() };
         Self {
             path: path.to_owned(),
             description,
             split,
             keep: keep.and_then(|keep| usize::try_from(keep).ok()),
-            is_numbered: split.is_some(),
-            number: 0,
+            is_numbered,
+            number: earlier.last().map_or(0, |(number, _)| *number),
             part: None,
-            kept: VecDeque::new(),
+            kept: earlier.into_iter().map(|(_, path)| path).collect(),
             topics: Vec::new(),
             removed: None,
             report: Report::default(),
@@ -65,12 +106,8 @@ impl Series {
         if !self.is_numbered {
             return self.path.clone();
         }
-        let (stem, extension) = match self.path.extension() {
-            Some(extension) if extension == "mcap" => (self.path.with_extension(""), "mcap"),
-            _ => (self.path.clone(), "mcap"),
-        };
-        let mut name = stem.into_os_string();
-        name.push(format!(".{:04}.{extension}", self.number + 1));
+        let mut name = stem(&self.path).into_os_string();
+        name.push(format!(".{:04}.mcap", self.number.saturating_add(1)));
         PathBuf::from(name)
     }
 
@@ -78,7 +115,7 @@ impl Series {
     pub(super) fn begin(&mut self) -> Result<(), Failure> {
         let path = self.next_path();
         let part = Part::create(&path, &self.description)?;
-        self.number += 1;
+        self.number = self.number.saturating_add(1);
         self.kept.push_back(path.clone());
         self.report.files.push(path);
         self.part = Some(part);
@@ -206,5 +243,30 @@ impl Series {
             self.begin()?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_parts_have_a_number() {
+        let number = |name: &str| number_of(OsStr::new(name), OsStr::new("log"));
+        assert_eq!(number("log.0001.mcap"), Some(1));
+        assert_eq!(number("log.12345.mcap"), Some(12345));
+        for other in [
+            "log.mcap",
+            "log.1.mcap",
+            "log.00001.mcap",
+            "log.+001.mcap",
+            "log.0001.repaired.mcap",
+            "logs.0001.mcap",
+            "log.99999999999.mcap",
+        ] {
+            assert_eq!(number(other), None, "{other}");
+        }
+        assert_eq!(stem(Path::new("a/log.mcap")), Path::new("a/log"));
+        assert_eq!(stem(Path::new("a/log.bin")), Path::new("a/log.bin"));
     }
 }
