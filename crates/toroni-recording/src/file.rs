@@ -1,7 +1,8 @@
 //! One MCAP file: chunks that are whole in memory before they are written, each in a single pass from front to back.
 
 use crate::format::{
-    self, ENDED, LOST_SCHEMA, LOST_TOPIC, METADATA, ORIGIN_TOPIC, OriginRun, RecordedLoss,
+    self, ENDED, LOST_SCHEMA, LOST_TOPIC, METADATA, NOTE_SCHEMA, NOTE_TOPIC, ORIGIN_TOPIC,
+    OriginRun, RecordedLoss, RecordedNote,
 };
 use clap::ValueEnum;
 use mcap::records::{MessageHeader, Metadata};
@@ -180,6 +181,7 @@ pub struct Part {
     channel_count: usize,
     lost_channel: u16,
     origin_channel: u16,
+    note_channel: u16,
     run: Option<OriginRun>,
     sync: Sync,
     synced: Instant,
@@ -239,6 +241,7 @@ impl Part {
             channel_count: 0,
             lost_channel: 0,
             origin_channel: 0,
+            note_channel: 0,
             run: None,
             sync: description.sync,
             synced: now,
@@ -250,20 +253,29 @@ impl Part {
         part.room(0).map_err(of_file)?;
         let notes = Metadata { name: METADATA.to_owned(), metadata: description.notes.clone() };
         part.writer.write_metadata(&notes).map_err(|error| of_file(error.into()))?;
-        let schema = part.writer.add_schema("toroni.Lost", "jsonschema", LOST_SCHEMA.as_bytes());
-        let schema = schema.map_err(|error| of_file(error.into()))?;
-        part.lost_channel = part
-            .writer
-            .add_channel(schema, LOST_TOPIC, "json", &format::kind("lost"))
-            .map_err(|error| of_file(error.into()))?;
+        part.lost_channel =
+            part.own_channel(("toroni.Lost", LOST_SCHEMA), LOST_TOPIC, "lost").map_err(of_file)?;
+        part.note_channel =
+            part.own_channel(("toroni.Note", NOTE_SCHEMA), NOTE_TOPIC, "note").map_err(of_file)?;
         part.origin_channel = part
             .writer
             .add_channel(0, ORIGIN_TOPIC, "toroni.origin", &format::kind("origin"))
             .map_err(|error| of_file(error.into()))?;
-        part.summary_bytes += 2 * LOST_SCHEMA.len() as u64;
-        part.chunk_bytes = LOST_SCHEMA.len();
         part.end_chunk().map_err(of_file)?;
         Ok(part)
+    }
+
+    /// Adds a channel whose messages are JSON of the recorder itself.
+    fn own_channel(
+        &mut self,
+        (name, schema): (&str, &str),
+        topic: &str,
+        kind: &str,
+    ) -> Result<u16, Unwritable> {
+        let id = self.writer.add_schema(name, "jsonschema", schema.as_bytes())?;
+        self.summary_bytes += schema.len() as u64 + 256;
+        self.chunk_bytes += schema.len() + 256;
+        Ok(self.writer.add_channel(id, topic, "json", &format::kind(kind))?)
     }
 
     /// Returns how many channels it has.
@@ -395,14 +407,35 @@ impl Part {
 
     /// Writes a loss.
     pub fn loss(&mut self, loss: &RecordedLoss, times: (u64, u64)) -> Result<(), Unwritable> {
-        self.begin_chunk();
-        let text =
-            serde_json::to_vec(loss).map_err(|error| Unwritable::Other(error.to_string()))?;
-        self.room(text.len() + 256)?;
-        self.write(self.lost_channel, loss.from_sequence, times, &text)?;
+        self.json(self.lost_channel, loss, loss.from_sequence, times)?;
         self.totals.losses += 1;
         self.totals.lost_messages = self.totals.lost_messages.saturating_add(loss.messages);
         self.end_full_chunk()
+    }
+
+    /// Writes a note.
+    pub fn note(
+        &mut self,
+        note: &RecordedNote,
+        sequence: u64,
+        log_time: u64,
+    ) -> Result<(), Unwritable> {
+        self.json(self.note_channel, note, sequence, (log_time, log_time))?;
+        self.end_full_chunk()
+    }
+
+    fn json(
+        &mut self,
+        channel: u16,
+        value: &impl serde::Serialize,
+        sequence: u64,
+        times: (u64, u64),
+    ) -> Result<(), Unwritable> {
+        self.begin_chunk();
+        let text =
+            serde_json::to_vec(value).map_err(|error| Unwritable::Other(error.to_string()))?;
+        self.room(text.len() + 256)?;
+        self.write(channel, sequence, times, &text)
     }
 
     fn begin_chunk(&mut self) {

@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
 use toroni::{Lost, LostBound, LostReason, Origin, Pattern};
 use toroni_shell::exchange;
 
@@ -11,8 +13,10 @@ use toroni_shell::exchange;
 pub(crate) const LOST_TOPIC: &str = "@toroni/lost";
 /// The topic of the channel with the origins.
 pub(crate) const ORIGIN_TOPIC: &str = "@toroni/origin";
-/// The key in the metadata of a channel that says what Toroni uses it for: `lost` or `origin`. A bus may have a topic
-/// with the name of either, but its channel does not have this key.
+/// The topic of the channel with the notes of the recorder.
+pub(crate) const NOTE_TOPIC: &str = "@toroni/note";
+/// The key in the metadata of a channel that says what Toroni uses it for: `lost`, `origin` or `note`. A bus may have a
+/// topic with the name of one of them, but its channel does not have this key.
 pub(crate) const KIND: &str = "toroni.kind";
 /// The key in the metadata of a channel whose messages were published to descendants.
 pub(crate) const TO_DESCENDANTS: &str = "toroni.to_descendants";
@@ -22,6 +26,8 @@ pub(crate) const METADATA: &str = "toroni";
 pub const SEQUENCE_BASE: &str = "sequence_base";
 /// The patterns of the recorder.
 pub const PATTERNS: &str = "patterns";
+/// How far the wall clock was ahead of the times of the file when the file began, in nanoseconds. Only if it was set before.
+pub const CLOCK_OFFSET: &str = "clock_offset_ns";
 /// A key in the metadata record at the end.
 pub(crate) const ENDED: &str = "ended";
 
@@ -49,6 +55,62 @@ pub(crate) const LOST_SCHEMA: &str = r#"{
   },
   "required": ["from_sequence", "messages", "reason"]
 }"#;
+
+/// The JSON Schema of the channel with the notes.
+pub(crate) const NOTE_SCHEMA: &str = r#"{
+  "title": "toroni.Note",
+  "description": "What happened to the recorder at this place of the recording",
+  "type": "object",
+  "properties": {
+    "kind": {"type": "string", "enum": ["clock_step", "paused", "resumed"]},
+    "step_ns": {"type": "integer", "description": "how far the wall clock was set, negative if back"},
+    "offset_ns": {"type": "integer", "description": "how far it is ahead of the log times since then"},
+    "messages": {"type": "integer", "description": "how many messages were not recorded during the pause"},
+    "paused_ns": {"type": "integer", "description": "how long the pause was"}
+  },
+  "required": ["kind"]
+}"#;
+
+/// A message of the channel with the notes: what happened to the recorder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum RecordedNote {
+    /// The wall clock was set. The log times of the recording advance with the monotonic clock.
+    ClockStep {
+        /// How far it was set, negative if back.
+        step_ns: i64,
+        /// How far it is ahead of the log times since then.
+        offset_ns: i64,
+    },
+    /// The recorder was told to pause.
+    Paused,
+    /// The recorder records again.
+    Resumed {
+        /// How many messages were not recorded.
+        messages: u64,
+        /// How long the pause was.
+        paused_ns: u64,
+    },
+}
+
+impl fmt::Display for RecordedNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |ns| toroni_shell::human::duration(Duration::from_nanos(ns));
+        match self {
+            Self::ClockStep { step_ns, .. } => {
+                let way = if *step_ns < 0 { "back" } else { "forward" };
+                write!(f, "the wall clock was set {way} by {}", text(step_ns.unsigned_abs()))
+            }
+            Self::Paused => write!(f, "the recorder was paused"),
+            Self::Resumed { messages, paused_ns } => write!(
+                f,
+                "the recorder continued after {}, during which it left out {}",
+                text(*paused_ns),
+                toroni_shell::human::counted(*messages, "message")
+            ),
+        }
+    }
+}
 
 /// A message of the channel with the losses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -238,7 +300,7 @@ impl OriginRun {
     }
 }
 
-/// Returns the metadata of the channel with the losses or with the origins.
+/// Returns the metadata of a channel that Toroni uses itself.
 pub(crate) fn kind(kind: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(KIND.to_owned(), kind.to_owned())])
 }
@@ -311,11 +373,42 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_is_json() {
-        let schema: serde_json::Value = serde_json::from_str(LOST_SCHEMA).unwrap();
-        let recorded = serde_json::to_value(RecordedLoss::lapse(1, 2, 3)).unwrap();
-        for field in recorded.as_object().unwrap().keys() {
-            assert!(schema["properties"].get(field).is_some(), "{field} is not in the schema");
+    fn the_schemas_are_json() {
+        let step = RecordedNote::ClockStep { step_ns: -1, offset_ns: -1 };
+        let resumed = RecordedNote::Resumed { messages: 1, paused_ns: 2 };
+        for (schema, recorded) in [
+            (LOST_SCHEMA, serde_json::to_value(RecordedLoss::lapse(1, 2, 3))),
+            (NOTE_SCHEMA, serde_json::to_value(step)),
+            (NOTE_SCHEMA, serde_json::to_value(RecordedNote::Paused)),
+            (NOTE_SCHEMA, serde_json::to_value(resumed)),
+        ] {
+            let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+            let recorded = recorded.unwrap();
+            for field in recorded.as_object().unwrap().keys() {
+                assert!(schema["properties"].get(field).is_some(), "{field} is not in the schema");
+            }
+            if let Some(kind) = recorded.get("kind") {
+                let kinds = schema["properties"]["kind"]["enum"].as_array().unwrap();
+                assert!(kinds.contains(kind), "{kind}");
+            }
         }
+    }
+
+    #[test]
+    fn notes_are_read_as_they_were_written() {
+        let hour = 3_600_000_000_000;
+        let step = RecordedNote::ClockStep { step_ns: -hour, offset_ns: -hour };
+        let resumed = RecordedNote::Resumed { messages: 5, paused_ns: 2_000_000_000 };
+        for (note, text) in [
+            (step, "set back by 60 min"),
+            (RecordedNote::Paused, "paused"),
+            (resumed, "after 2 s, during which it left out 5 messages"),
+        ] {
+            let json = serde_json::to_string(&note).unwrap();
+            assert_eq!(serde_json::from_str::<RecordedNote>(&json).unwrap(), note);
+            assert!(note.to_string().contains(text), "{note}");
+        }
+        let least = RecordedNote::ClockStep { step_ns: i64::MIN, offset_ns: 0 };
+        assert!(least.to_string().contains("back"));
     }
 }

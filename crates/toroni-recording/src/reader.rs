@@ -6,7 +6,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::chunk::{Chunk, ChunkRecord, MOST_CHUNK_BYTES};
-use super::format::{self, OriginRun, RecordedLoss};
+use super::format::{self, OriginRun, RecordedLoss, RecordedNote};
 use super::wire::{
     self, Bytes, ChannelRecord, ChunkHeader, ChunkIndex, FOOTER_BYTES, MAGIC, MessageHeader,
     RECORD_HEADER_BYTES, op,
@@ -38,6 +38,8 @@ pub enum ChannelKind {
     Lost,
     /// Origins.
     Origin,
+    /// Notes of the recorder.
+    Note,
 }
 
 /// A channel of a file.
@@ -58,6 +60,8 @@ impl From<ChannelRecord> for Channel {
             ChannelKind::Lost
         } else if is(format::KIND, "origin") {
             ChannelKind::Origin
+        } else if is(format::KIND, "note") {
+            ChannelKind::Note
         } else {
             ChannelKind::Topic { to_descendants: is(format::TO_DESCENDANTS, "true") }
         };
@@ -65,13 +69,24 @@ impl From<ChannelRecord> for Channel {
     }
 }
 
-/// A message or a loss in the current chunk.
+/// What an item is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemKind {
+    /// A message.
+    Message,
+    /// A loss: see [`Reader::loss`].
+    Loss,
+    /// A note of the recorder: see [`Reader::note`].
+    Note,
+}
+
+/// A message, a loss or a note in the current chunk.
 #[derive(Clone, Debug)]
 pub struct Item {
     /// The number of its channel.
     pub channel: u16,
-    /// Whether it is a loss.
-    pub is_loss: bool,
+    /// What it is.
+    pub kind: ItemKind,
     /// Its sequence on the bus.
     pub sequence: u64,
     /// When it was recorded, in nanoseconds since 1970.
@@ -292,7 +307,7 @@ impl<R: Read + Seek> Reader<R> {
                 op::HEADER => self.skip(length)?,
                 op::METADATA => {
                     let body = self.body(length, MOST_METADATA_BYTES)?;
-                    self.note(&body);
+                    self.take_notes(&body);
                 }
                 _ => {
                     self.seek(start)?;
@@ -306,7 +321,7 @@ impl<R: Read + Seek> Reader<R> {
         Ok(())
     }
 
-    fn note(&mut self, body: &[u8]) {
+    fn take_notes(&mut self, body: &[u8]) {
         if let Some((name, entries)) = wire::metadata(body)
             && name == format::METADATA
             && self.notes.0.len() < 1000
@@ -409,7 +424,7 @@ impl<R: Read + Seek> Reader<R> {
                 }
                 op::METADATA => {
                     let body = self.body(length, MOST_METADATA_BYTES)?;
-                    self.note(&body);
+                    self.take_notes(&body);
                 }
                 op::DATA_END | op::FOOTER => {
                     self.is_done = true;
@@ -512,7 +527,7 @@ impl<R: Read + Seek> Reader<R> {
         Ok(())
     }
 
-    /// Returns the next message or loss of the current chunk, or `None` at its end: then call [`Self::load`].
+    /// Returns the next message, loss or note of the current chunk, or `None` at its end: then call [`Self::load`].
     #[inline]
     pub fn next_item(&mut self) -> Result<Option<Item>, Broken> {
         loop {
@@ -543,9 +558,10 @@ impl<R: Read + Seek> Reader<R> {
             let what = format!("a message is on channel {}, which is unknown", header.channel);
             return Err(Broken { offset: self.chunk_offset, what });
         };
-        let is_loss = match channel.kind {
-            ChannelKind::Topic { .. } => false,
-            ChannelKind::Lost => true,
+        let kind = match channel.kind {
+            ChannelKind::Topic { .. } => ItemKind::Message,
+            ChannelKind::Lost => ItemKind::Loss,
+            ChannelKind::Note => ItemKind::Note,
             ChannelKind::Origin => return Ok(None),
         };
         // The file has the low 32 bits. Sequences grow.
@@ -555,7 +571,7 @@ impl<R: Read + Seek> Reader<R> {
         let origin = if self.origins.is_empty() { None } else { self.origin_of(sequence) };
         Ok(Some(Item {
             channel: header.channel,
-            is_loss,
+            kind,
             sequence,
             log_time: header.log_time,
             publish_time: header.publish_time,
@@ -592,9 +608,14 @@ impl<R: Read + Seek> Reader<R> {
             what: format!("a loss cannot be parsed: {error}"),
         })
     }
+
+    /// Parses the note of an item. Returns `None` for one that this version does not know.
+    pub fn note(&self, item: &Item) -> Option<RecordedNote> {
+        serde_json::from_slice(self.payload(item)).ok()
+    }
 }
 
-/// Reads a recording to its end, or to what is wrong with it. Returns how many messages and losses it has, and the
+/// Reads a recording to its end, or to what is wrong with it. Returns how many messages, losses and notes it has, and the
 /// most bytes of memory that one of its chunks took. The fuzz harness and the tests of this crate call it.
 #[doc(hidden)]
 #[must_use]
@@ -619,8 +640,10 @@ pub fn walk(bytes: &[u8], with_origins: bool) -> (u64, usize) {
                 items = u64::saturating_add(items, 1);
                 assert!(reader.payload(&item).len() <= reader.chunk_capacity());
                 assert!(reader.channel_of(item.channel).is_some(), "a message has a channel");
-                if item.is_loss {
-                    let _ = reader.loss(&item);
+                match item.kind {
+                    ItemKind::Message => {}
+                    ItemKind::Loss => drop(reader.loss(&item)),
+                    ItemKind::Note => drop(reader.note(&item)),
                 }
             }
         }

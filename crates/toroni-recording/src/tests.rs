@@ -1,7 +1,7 @@
 //! Files from anywhere: they are read, or refused, and take no more memory than their chunks have.
 
 use super::format::{self, LOST_SCHEMA, LOST_TOPIC, ORIGIN_TOPIC, OriginRun, RecordedLoss};
-use super::reader::{self, Reader};
+use super::reader::{self, ItemKind, Reader};
 use super::wire::MAGIC;
 use mcap::records::{MessageHeader, Metadata};
 use mcap::{Compression, WriteOptions};
@@ -59,7 +59,7 @@ fn sequences_origins_and_losses_are_read() {
         let (mut messages, mut losses) = (0, 0);
         while reader.load().unwrap() {
             while let Some(item) = reader.next_item().unwrap() {
-                if item.is_loss {
+                if item.kind == ItemKind::Loss {
                     assert_eq!(reader.loss(&item).unwrap().messages, 3);
                     losses += 1;
                     continue;

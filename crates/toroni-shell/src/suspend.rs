@@ -25,9 +25,8 @@ pub struct Suspend {
 impl Suspend {
     /// Installs the signal handlers.
     pub fn install() -> Result<Self, Failure> {
-        let failed = |error: io::Error| {
-            Failure::Failed(format!("cannot install a signal handler: {error}"))
-        };
+        let failed =
+            |error: io::Error| Failure::Failed(format!("cannot install a signal handler: {error}"));
         let suspend = Self { wanted: Arc::default(), continued: Arc::default() };
         for (signal, flag) in [(SIGTSTP, &suspend.wanted), (SIGCONT, &suspend.continued)] {
             signal_hook::flag::register(signal, Arc::clone(flag)).map_err(failed)?;

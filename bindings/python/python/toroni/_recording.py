@@ -155,8 +155,8 @@ class Recording(Iterator[RecordedMessage]):
                 f"the recording is damaged: a message is on the unknown channel {message.channel_id}"
             )
         kind = channel.metadata.get("toroni.kind")
-        if kind == "origin":
-            return None
+        if kind is not None and kind != "lost":
+            return None  # origins, and notes of the recorder
         # The file has the low 32 bits. Sequences grow.
         self._next_sequence += (message.sequence - self._next_sequence) % 2**32
         if kind == "lost":

@@ -24,6 +24,8 @@ mod publish;
 #[cfg(feature = "record")]
 mod record;
 #[cfg(feature = "record")]
+mod record_clock;
+#[cfg(feature = "record")]
 mod record_faults;
 #[cfg(feature = "record")]
 mod record_options;

@@ -1,13 +1,13 @@
 //! From the ring to buffers: copies messages in runs, and validates each run before its buffer is handed on.
 
+use super::clock::Clock;
 use super::trigger;
 use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 use toroni::{InPlace, Origin, Pattern, ReceiveError};
 use toroni_recording::file::Topic;
-use toroni_recording::format::RecordedLoss;
-use toroni_shell::exchange::now_ns;
+use toroni_recording::format::{RecordedLoss, RecordedNote};
 use toroni_shell::failure::Failure;
 
 /// How many buffers there are. They hide a stall of the disk: of 0.3 s at 100 MiB/s.
@@ -19,7 +19,7 @@ pub(super) const HAND_ON_AFTER: Duration = Duration::from_millis(100);
 /// How often a full intake checks whether the writer has ended.
 const CHECK_EVERY: Duration = Duration::from_millis(200);
 
-/// A message or a loss in a buffer.
+/// A message, a loss or a note in a buffer.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) what: What,
@@ -33,9 +33,13 @@ pub(super) struct Entry {
 #[derive(Clone, Copy)]
 pub(super) enum What {
     /// A message on the topic with this number. `origin` says where in [`Buffer::origins`] its origin is.
-    Message { topic: u32, origin: Option<u32> },
+    Message {
+        topic: u32,
+        origin: Option<u32>,
+    },
     /// The next of [`Buffer::losses`].
     Loss,
+    Note(RecordedNote),
 }
 
 /// Messages on their way to the writer.
@@ -107,6 +111,8 @@ pub(super) struct Intake {
     fires: Vec<bool>,
     /// Whether a message has matched the trigger since this was last cleared.
     pub(super) fired: bool,
+    /// What says when messages come.
+    pub(super) clock: Clock,
     log_time: u64,
     /// When messages of the past came, oldest first: those up to a mark's position came at its time.
     pub(super) past: VecDeque<Mark>,
@@ -139,6 +145,7 @@ impl Intake {
             trigger,
             fires: Vec::new(),
             fired: false,
+            clock: Clock::start(),
             log_time: 0,
             past: VecDeque::new(),
             next_sequence: sequence,
@@ -189,7 +196,14 @@ impl Intake {
             });
             messages += 1;
         }
-        if let Err(error) = run.validate() {
+        // Of the messages, each that was published after a step is read after it. The note about the step comes before all.
+        let step = self.clock.step();
+        let is_valid = run.validate();
+        if let Some(step) = step {
+            self.note_at(entries, step, before);
+        }
+        let entries = entries + usize::from(step.is_some());
+        if let Err(error) = is_valid {
             // What was copied may be torn. It is part of the loss.
             self.buffer.used = bytes;
             self.buffer.entries.truncate(entries);
@@ -220,7 +234,7 @@ impl Intake {
         if matches!(error, ReceiveError::Lapped { .. }) {
             self.next_sequence = self.next_sequence.wrapping_add(loss.messages);
         }
-        self.log_time = self.log_time.max(now_ns());
+        self.log_time = self.log_time.max(self.clock.now_ns());
         self.buffer.entries.push(Entry {
             what: What::Loss,
             sequence: loss.from_sequence,
@@ -273,8 +287,34 @@ impl Intake {
             }
             self.past.pop_front();
         }
-        self.log_time = self.log_time.max(now_ns());
+        self.log_time = self.log_time.max(self.clock.now_ns());
         self.log_time
+    }
+
+    /// Does what is due while no messages come.
+    pub(super) fn tick(&mut self) -> Result<(), Failure> {
+        if let Some(step) = self.clock.step() {
+            self.note(step);
+        }
+        self.hand_on()
+    }
+
+    /// Notes what has happened now.
+    fn note(&mut self, note: RecordedNote) {
+        self.note_at(self.buffer.entries.len(), note, self.next_sequence);
+    }
+
+    /// Inserts a note before an entry of the buffer, which has this sequence.
+    fn note_at(&mut self, index: usize, note: RecordedNote, sequence: u64) {
+        if !self.quiet {
+            toroni_shell::note::remark(&note.to_string());
+        }
+        let end = index.checked_sub(1).map_or(0, |before| self.buffer.entries[before].end);
+        self.log_time = self.log_time.max(self.clock.now_ns());
+        // It has the time of the entry, so that times do not decrease.
+        let log_time = self.buffer.entries.get(index).map_or(self.log_time, |next| next.log_time);
+        let (what, publish_time) = (What::Note(note), log_time);
+        self.buffer.entries.insert(index, Entry { what, sequence, log_time, publish_time, end });
     }
 
     /// Whether there is something to hand on.

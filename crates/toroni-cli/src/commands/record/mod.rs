@@ -3,6 +3,7 @@
 //! Two threads: the intake (`intake.rs`) copies messages out of the ring, and the writer (`split.rs`, `file.rs`) makes
 //! files of them. A slow disk is no slow reader until all buffers between them are full.
 
+mod clock;
 mod intake;
 pub(crate) mod options;
 mod split;
@@ -221,7 +222,7 @@ impl Session<'_> {
                     }
                 }
                 Ok(None) => {
-                    self.intake.hand_on()?;
+                    self.intake.tick()?;
                     if end < u64::MAX {
                         return Ok(());
                     }
@@ -255,7 +256,7 @@ impl Session<'_> {
             if !self.watch(watcher, &mut trigger)? {
                 return Ok(());
             }
-            let (position, past) = trigger.fire();
+            let (position, past) = trigger.fire(self.intake.clock.now_ns());
             self.intake.past = past;
             let start = Start::Position(position);
             let mut subscriber = match subscribe(self.bus, self.arguments, start, &[]) {
@@ -300,7 +301,7 @@ impl Session<'_> {
                         // Names of topics do not come from the part of the ring that may be overwritten.
                         fires |= trigger.matches(message.topic(), message.to_descendants());
                     }
-                    trigger.mark(position, now_ns());
+                    trigger.mark(position, self.intake.clock.now_ns());
                     if fires {
                         return Ok(true);
                     }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 use toroni_recording::file::Topic;
 use toroni_recording::file::{Description, Part, Totals, Unwritable, failure};
-use toroni_recording::format::OriginRun;
+use toroni_recording::format::{CLOCK_OFFSET, OriginRun, RecordedNote};
 use toroni_shell::failure::Failure;
 
 /// The most channels of a file, with a reserve. MCAP numbers them with 16 bits.
@@ -210,6 +210,15 @@ impl Series {
                     Some(loss) => part.loss(&loss, times),
                     None => Ok(()),
                 },
+                What::Note(note) => {
+                    let written = part.note(&note, entry.sequence, entry.log_time);
+                    if let RecordedNote::ClockStep { offset_ns, .. } = note {
+                        // Later parts do not have the note.
+                        let offset = offset_ns.to_string();
+                        self.description.notes.insert(CLOCK_OFFSET.to_owned(), offset);
+                    }
+                    written
+                }
             };
             written.map_err(|error| self.describe(&error))?;
         }

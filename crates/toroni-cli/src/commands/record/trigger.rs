@@ -4,7 +4,6 @@ use super::intake::Mark;
 use std::collections::VecDeque;
 use std::time::Duration;
 use toroni::Pattern;
-use toroni_shell::exchange::now_ns;
 
 /// The most marks that are kept.
 const MOST_MARKS: u64 = 16_384;
@@ -56,8 +55,8 @@ impl<'a> Trigger<'a> {
     }
 
     /// Returns where the recording starts, and when the messages from there on came.
-    pub(super) fn fire(&mut self) -> (u64, VecDeque<Mark>) {
-        let oldest = now_ns().saturating_sub(self.before_ns);
+    pub(super) fn fire(&mut self, now_ns: u64) -> (u64, VecDeque<Mark>) {
+        let oldest = now_ns.saturating_sub(self.before_ns);
         let mut marks = std::mem::take(&mut self.marks);
         let mut start = self.began;
         while let Some(first) = marks.front()
@@ -78,14 +77,14 @@ mod tests {
     fn marks_say_when_messages_came() {
         let patterns: Vec<Pattern> = vec!["alarm/**".parse().unwrap()];
         let mut trigger = Trigger::new(&patterns, Duration::from_secs(10), 50);
-        assert_eq!(trigger.fire(), (50, VecDeque::new()));
+        let now = 1_000_000_000_000;
+        assert_eq!(trigger.fire(now), (50, VecDeque::new()));
         assert!(trigger.matches("alarm/fire", false) && !trigger.matches("alarms", false));
-        let now = now_ns();
         let second = 1_000_000_000;
         for (ago, position) in [(30, 100), (20, 200), (15, 300), (5, 400), (1, 500)] {
             trigger.mark(position, now - ago * second);
         }
-        let (start, marks) = trigger.fire();
+        let (start, marks) = trigger.fire(now);
         // Those before position 300 came more than 10 s ago.
         assert_eq!(start, 300);
         let positions: Vec<u64> = marks.iter().map(|mark| mark.position).collect();

@@ -6,10 +6,13 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
-use toroni_recording::reader::{ChannelKind, Reader};
+use toroni_recording::reader::{ChannelKind, ItemKind, Reader};
 use toroni_shell::failure::Failure;
 use toroni_shell::human;
 use toroni_shell::output::{Output, Table};
+
+/// The most notes of a file that are printed.
+const MOST_NOTES: usize = 1000;
 
 #[derive(Default)]
 struct Count {
@@ -41,6 +44,7 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
     let mut topics: BTreeMap<(String, bool), Count> = BTreeMap::new();
     let (mut first, mut last) = (u64::MAX, 0);
     let (mut losses, mut lost_messages) = (0_u64, 0_u64);
+    let mut notes = Vec::new();
     let mut damage = None;
     'file: loop {
         match reader.load() {
@@ -61,7 +65,15 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
                 }
             };
             (first, last) = (first.min(item.log_time), last.max(item.log_time));
-            if item.is_loss {
+            if item.kind == ItemKind::Note {
+                if let Some(note) = reader.note(&item)
+                    && notes.len() < MOST_NOTES
+                {
+                    notes.push((item.log_time, note));
+                }
+                continue;
+            }
+            if item.kind == ItemKind::Loss {
                 losses = losses.saturating_add(1);
                 let messages = reader.loss(&item).map_or(0, |loss| loss.messages);
                 lost_messages = lost_messages.saturating_add(messages);
@@ -93,6 +105,14 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
     };
     let seconds = Duration::from_nanos(span).as_secs_f64();
     if as_json {
+        let of_notes: Vec<_> = notes
+            .iter()
+            .map(|(time, note)| {
+                let mut object = json!(note);
+                object["time_ns"] = time.to_string().into();
+                object
+            })
+            .collect();
         let of_topics: Vec<_> = topics
             .iter()
             .map(|((topic, to_descendants), count)| {
@@ -113,6 +133,7 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
             "duration_ns": if messages > 0 || losses > 0 { span } else { 0 }.to_string(),
             "losses": losses,
             "lost_messages": lost_messages,
+            "notes": of_notes,
             "bus": reader.notes.0.get("bus"),
             "host": reader.notes.0.get("host"),
             "previous": reader.notes.0.get("previous"),
@@ -134,6 +155,9 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
         human::count(losses),
         human::counted(lost_messages, "message")
     ))?;
+    for (time, note) in &notes {
+        output.line(&format!("note      {}: {note}", human::rfc3339(*time)))?;
+    }
     output.line(&format!("chunks    {}", human::count(reader.chunks_read)))?;
     let mut table = Table::new(&["TOPIC", ">MESSAGES", ">RATE", ">BYTES", ">LONGEST", "ENCODING"]);
     for ((topic, to_descendants), count) in &topics {

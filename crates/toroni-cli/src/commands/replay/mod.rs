@@ -221,6 +221,14 @@ impl Player<'_> {
             }
             match target {
                 Target::Skip => {}
+                Target::Note => {
+                    self.flush()?;
+                    if let Some(note) = self.sources[next].reader.note(&item)
+                        && !self.arguments.quiet
+                    {
+                        self.line.remark(&source::remark(&note, &item));
+                    }
+                }
                 Target::Lost => {
                     self.flush()?;
                     self.loss(next, &item)?;

@@ -4,7 +4,8 @@ use super::options::{By, Replay};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use toroni::{Pattern, Topic};
-use toroni_recording::reader::{Broken, ChannelKind, Item, Reader};
+use toroni_recording::format::{CLOCK_OFFSET, RecordedNote};
+use toroni_recording::reader::{Broken, ChannelKind, Item, ItemKind, Reader};
 use toroni_shell::failure::Failure;
 
 /// What becomes of the items of a channel.
@@ -12,6 +13,7 @@ use toroni_shell::failure::Failure;
 pub(crate) enum Target {
     Skip,
     Lost,
+    Note,
     /// The topic with this index.
     Topic {
         index: usize,
@@ -120,7 +122,14 @@ pub(crate) struct Source {
     pub(crate) is_done: bool,
     start: u64,
     end: u64,
+    /// How far the wall clock of the recorder has been ahead of the log times, as far as the file was read.
+    offsets: Vec<i64>,
+    /// Whether everything up to where it was read last was seen: the notes about steps of the clock, too.
+    is_read_from_front: bool,
 }
+
+/// The most steps of the clock that count for the times of publication.
+const MOST_OFFSETS: usize = 64;
 
 impl Source {
     pub(crate) fn open(path: &Path, wants_origins: bool, by: By) -> Result<Self, Failure> {
@@ -134,6 +143,9 @@ impl Source {
         }
         let reader = Reader::open(file, metadata.len(), wants_origins)
             .map_err(|broken| of_broken(path, &broken))?;
+        let mut offsets: Vec<i64> = vec![0];
+        let offset = reader.notes.0.get(CLOCK_OFFSET).and_then(|offset| offset.parse::<i64>().ok());
+        offsets.extend(offset);
         Ok(Self {
             path: path.to_owned(),
             reader,
@@ -143,6 +155,8 @@ impl Source {
             is_done: false,
             start: 0,
             end: u64::MAX,
+            offsets,
+            is_read_from_front: false,
         })
     }
 
@@ -150,10 +164,13 @@ impl Source {
     pub(crate) fn limit(&mut self, start: u64, end: u64) -> Result<(), Failure> {
         (self.start, self.end, self.head, self.is_done) = (start, end, None, false);
         let path = &self.path;
+        // The times of publication depend on the notes about steps of the clock. Those before `start` are read once.
+        let seeks = start > 0 && (self.by == By::Received || self.is_read_from_front);
+        self.is_read_from_front = true;
         let moved = self
             .reader
             .rewind()
-            .and_then(|()| if start > 0 { self.reader.seek_time(start) } else { Ok(()) });
+            .and_then(|()| if seeks { self.reader.seek_time(start) } else { Ok(()) });
         moved.map_err(|broken| of_broken(path, &broken))
     }
 
@@ -164,6 +181,9 @@ impl Source {
         while let Some(item) =
             self.reader.next_item().map_err(|broken| of_broken(&self.path, &broken))?
         {
+            if item.kind == ItemKind::Note {
+                self.remember(&item);
+            }
             if item.log_time < self.start || item.log_time > self.end {
                 continue;
             }
@@ -180,11 +200,21 @@ impl Source {
         Ok(())
     }
 
+    fn remember(&mut self, item: &Item) {
+        if let Some(RecordedNote::ClockStep { offset_ns, .. }) = self.reader.note(item)
+            && !self.offsets.contains(&offset_ns)
+            && self.offsets.len() < MOST_OFFSETS
+        {
+            self.offsets.push(offset_ns);
+        }
+    }
+
     #[cold]
     fn target(&mut self, item: &Item, selection: &mut Selection) -> Result<Target, Failure> {
         let Some(channel) = self.reader.channel_of(item.channel) else { return Ok(Target::Skip) };
         let target = match channel.kind {
             ChannelKind::Lost => Target::Lost,
+            ChannelKind::Note => Target::Note,
             ChannelKind::Origin => Target::Skip,
             ChannelKind::Topic { to_descendants } => {
                 selection.target(&channel.topic, to_descendants)?
@@ -218,9 +248,21 @@ impl Source {
     pub(crate) fn time_of(&self, item: &Item) -> u64 {
         match self.by {
             By::Received => item.log_time,
-            By::Publish => item.publish_time,
+            By::Publish if self.offsets.len() == 1 => item.publish_time,
+            // The publisher read the wall clock before or after a step. Without the step, its time would be that of the
+            // recording, but for the delay.
+            By::Publish => {
+                let offsets = self.offsets.iter().map(|offset| offset.saturating_neg());
+                let times = offsets.map(|offset| item.publish_time.saturating_add_signed(offset));
+                times.min_by_key(|time| time.abs_diff(item.log_time)).unwrap_or(item.publish_time)
+            }
         }
     }
+}
+
+/// Describes a note of a recording.
+pub(crate) fn remark(note: &RecordedNote, item: &Item) -> String {
+    format!("at {}, {note}", toroni_shell::human::rfc3339(item.log_time))
 }
 
 /// Describes what is wrong with a file.

@@ -96,6 +96,14 @@ impl Line {
         Self { bar, start, shown: Instant::now() }
     }
 
+    /// Prints a remark above the line.
+    pub(super) fn remark(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| toroni_shell::note::remark(text)),
+            None => toroni_shell::note::remark(text),
+        }
+    }
+
     /// Shows the time and the topic of a message, now and then.
     pub(super) fn show(&mut self, time: u64, topic: &str, state: &str) {
         let Some(bar) = &self.bar else { return };

@@ -2,7 +2,7 @@
 
 use super::options::Subscribe;
 use crate::commands::replay::options::By;
-use crate::commands::replay::source::{Selection, Source, Target, of_broken};
+use crate::commands::replay::source::{Selection, Source, Target, of_broken, remark};
 use std::path::Path;
 use toroni::{Pattern, ReceiveError};
 use toroni_shell::exchange::{Loss, Shown};
@@ -57,6 +57,13 @@ fn print_all(
             printer.loss(&loss, &text(&loss), arguments.quiet)?;
             if arguments.strict {
                 return Err(Failure::Lost("stopped at a loss because of --strict".to_owned()));
+            }
+        } else if target == Target::Note {
+            if let Some(note) = source.reader.note(&item)
+                && !arguments.quiet
+            {
+                printer.output.flush()?;
+                note::remark(&remark(&note, &item));
             }
         } else if let Some(channel) = source.reader.channel_of(item.channel) {
             let (origin, number) = item.origin.unzip();
