@@ -31,6 +31,8 @@ mod record_faults;
 mod record_options;
 #[cfg(feature = "record")]
 mod replay;
+#[cfg(feature = "record")]
+mod replay_terminal;
 mod selection;
 mod stopping;
 #[allow(dead_code, reason = "some of it is used only with some features")]

@@ -11,11 +11,11 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 use toroni_testkit::Directory;
 
-const SECOND: u64 = 1_000_000_000;
-const HOUR: u64 = 3600 * SECOND;
+pub(crate) const SECOND: u64 = 1_000_000_000;
+pub(crate) const HOUR: u64 = 3600 * SECOND;
 
 /// Writes a recording of messages on the topic `t`: when each was received and published, and its payload.
-fn write(path: &Path, messages: &[(u64, u64, &str)]) {
+pub(crate) fn write(path: &Path, messages: &[(u64, u64, &str)]) {
     let mut writer = mcap::Writer::new(File::create_new(path).unwrap()).unwrap();
     let channel = writer.add_channel(0, "t", "text", &BTreeMap::new()).unwrap();
     for (number, (log_time, publish_time, payload)) in (0..).zip(messages) {

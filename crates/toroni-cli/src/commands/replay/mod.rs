@@ -37,6 +37,11 @@ pub(crate) fn run(location: &BusLocation, arguments: &Replay) -> Result<(), Fail
     if arguments.list {
         return list::run(&arguments.files, arguments.json);
     }
+    if arguments.paused && !Keyboard::is_there() {
+        return Err(Failure::Usage(
+            "--paused needs a terminal, for the key that continues: standard input and standard error".to_owned(),
+        ));
+    }
     let mut selection = Selection::new(arguments)?;
     let mut sources = Vec::new();
     for path in &arguments.files {
@@ -58,6 +63,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Replay) -> Result<(), Fail
         let wanted = Wanted { count, topic: None, to_descendants: false };
         audience::wait_for(&wanted, &bus, &stop)?;
     }
+    let keyboard = if arguments.no_keys { None } else { Keyboard::open()? };
     let last = sources.iter().filter_map(|source| {
         let statistics = source.reader.summary.as_ref()?.statistics?;
         Some(statistics.end_time.min(end))
@@ -80,9 +86,9 @@ pub(crate) fn run(location: &BusLocation, arguments: &Replay) -> Result<(), Fail
         messages: 0,
         losses: 0,
         bytes: 0,
-        keyboard: Keyboard::open(),
+        keyboard,
         line: Line::new(start, last, arguments.quiet),
-        is_paused: false,
+        is_paused: arguments.paused,
         steps: 0,
         time: None,
         start,
@@ -116,6 +122,19 @@ pub(crate) fn run(location: &BusLocation, arguments: &Replay) -> Result<(), Fail
 
 fn half(number: u64) -> u32 {
     u32::try_from(number & u64::from(u32::MAX)).unwrap_or_default()
+}
+
+/// Stops the process if Ctrl-Z was pressed. Returns for how long; the replay continues where it was.
+fn suspend(keyboard: &mut Option<Keyboard>, line: &Line, pace: &mut Pace) -> Duration {
+    let Some(keyboard) = keyboard.as_mut().filter(|keyboard| keyboard.wants_stop()) else {
+        return Duration::ZERO;
+    };
+    let began = Instant::now();
+    line.clear();
+    keyboard.stop();
+    let stopped = began.elapsed();
+    pace.delay(stopped);
+    stopped
 }
 
 /// Returns the log times between which messages are played.
@@ -297,8 +316,10 @@ impl Player<'_> {
         if due.is_none_or(|due| due > Instant::now()) || self.is_paused {
             self.flush()?;
         }
-        self.batch_due = due;
         loop {
+            let stopped = suspend(&mut self.keyboard, &self.line, &mut self.pace);
+            due = due.and_then(|due| due.checked_add(stopped));
+            self.batch_due = due;
             if !self.keys(time)? {
                 return Ok(false);
             }
@@ -312,12 +333,21 @@ impl Player<'_> {
                 return Ok(true);
             }
             let Some(at) = due else { return Ok(true) };
-            let keyboard = self.keyboard.as_ref();
-            let mut pressed = None;
-            let waited = Pace::wait(at, self.stop, || {
-                pressed = keyboard.and_then(|keyboard| keyboard.key(Duration::ZERO));
-                pressed.is_some()
+            let Self { keyboard, line, pace, stop, time: last, .. } = &mut *self;
+            let (mut pressed, mut wants_stop) = (None, false);
+            let waited = Pace::wait(at, stop, || {
+                if let (Some(now), Some(last)) = (pace.now(), *last) {
+                    line.pass(now.saturating_sub(last));
+                }
+                if let Some(keyboard) = keyboard {
+                    wants_stop = keyboard.wants_stop();
+                    pressed = keyboard.key(Duration::ZERO);
+                }
+                wants_stop || pressed.is_some()
             });
+            if wants_stop {
+                continue;
+            }
             match pressed {
                 Some(key) => {
                     if !self.pressed(key, time)? {
@@ -334,7 +364,7 @@ impl Player<'_> {
     /// Handles the keys that were pressed. While it is paused, waits for one. Returns `false` if the next message is
     /// another one.
     fn keys(&mut self, time: u64) -> Result<bool, Failure> {
-        let Some(keyboard) = &self.keyboard else { return Ok(!self.stop.is_set()) };
+        let Some(keyboard) = &mut self.keyboard else { return Ok(!self.stop.is_set()) };
         let wait = if self.is_paused && self.steps == 0 { CHECK_EVERY } else { Duration::ZERO };
         let key = keyboard.key(wait);
         if self.stop.is_set() {
@@ -380,7 +410,7 @@ impl Player<'_> {
         if self.batch.is_empty() {
             return Ok(());
         }
-        let Self { sources, topics, batch, arguments, .. } = self;
+        let Self { sources, topics, batch, arguments, keyboard, line, pace, .. } = self;
         let now = (arguments.stamp == Stamp::Now).then(toroni_shell::exchange::now_ns);
         let payloads: Vec<[&[u8]; 1]> = batch
             .iter()
@@ -414,6 +444,7 @@ impl Player<'_> {
                         self.messages = self.messages.saturating_add(published as u64);
                         return Err(error.source.into());
                     }
+                    suspend(keyboard, line, pace);
                 }
             }
         }
@@ -467,7 +498,9 @@ impl Player<'_> {
                 None => self.inlet.publish_lost_unlisted(&lost, CHECK_EVERY),
             };
             match published {
-                Err(PublishError::Timeout) => {}
+                Err(PublishError::Timeout) => {
+                    suspend(&mut self.keyboard, &self.line, &mut self.pace);
+                }
                 Err(error) => return Err(error.into()),
                 Ok(()) => {
                     self.losses = self.losses.saturating_add(1);

@@ -18,7 +18,8 @@ use toroni_shell::human::{parse_interval, parse_rate};
 If the bus does not exist, replay creates it. Several files are merged by time. Losses in a recording are reported to \
 the subscribers of the bus at their places (--lost changes that). The / that topics of ROS 2 begin with is left out.
 
-Keys on a terminal: space pauses and continues, → plays one message, ← goes back 5 s, + and - change the speed, q ends.")]
+Keys on a terminal: space pauses and continues, → plays one message, ← goes back 5 s, + and - change the speed, q ends. \
+In the background, it plays without keys until the shell brings it to the foreground.")]
 pub(crate) struct Replay {
     /// Recordings (MCAP files)
     #[arg(value_name = "FILE", required = true)]
@@ -74,6 +75,12 @@ pub(crate) struct Replay {
     /// Wait until N subscribers are on the bus
     #[arg(long, value_name = "N")]
     pub(crate) wait_subscribers: Option<u32>,
+    /// Start paused: a key plays the first message
+    #[arg(long, conflicts_with_all = ["no_keys", "list"])]
+    pub(crate) paused: bool,
+    /// Leave the terminal alone: keys do not control the replay
+    #[arg(long)]
+    pub(crate) no_keys: bool,
     /// Do not report what was played, or that a file is incomplete
     #[arg(short, long)]
     pub(crate) quiet: bool,

@@ -94,12 +94,27 @@ impl Pace {
         self.count = 0;
     }
 
+    /// Continues later, as if the time had stood still.
+    pub(super) fn delay(&mut self, by: Duration) {
+        let later = |at: Instant| at.checked_add(by).unwrap_or(at);
+        self.base = self.base.map(|(time, at)| (time, later(at)));
+        self.last.1 = later(self.last.1);
+    }
+
     /// Changes the speed. Without times, this does nothing.
     pub(super) fn scale(&mut self, by: f64) {
         if matches!(self.mode, Mode::Times) {
             self.factor = (self.factor * by).clamp(1e-3, 1e3);
             self.restart(Some(self.last.0));
         }
+    }
+
+    /// Returns the recorded time that is played now, if the recorded times count: between those of two messages it passes at
+    /// the speed of the replay.
+    pub(super) fn now(&self) -> Option<u64> {
+        let (base, start) = self.base.filter(|_| matches!(self.mode, Mode::Times))?;
+        let elapsed = Instant::now().saturating_duration_since(start).as_secs_f64() * self.factor;
+        Some(base.saturating_add(to_u64(elapsed * 1e9)?))
     }
 
     /// Waits until a time. Returns `false` if a signal came, or if `interrupted` says so.

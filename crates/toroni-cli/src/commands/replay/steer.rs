@@ -5,8 +5,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
 };
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
+use toroni_shell::failure::Failure;
+use toroni_shell::suspend::{Suspend, is_foreground};
 
 const TEMPLATE: &str = "{bar:30} {percent:>3} %  {msg}";
 const SHOW_EVERY: Duration = Duration::from_millis(100);
@@ -21,16 +23,39 @@ pub(super) enum Key {
     Quit,
 }
 
-/// Standard input as a keyboard. When dropped, the terminal is as it was.
+/// How often a replay in the background checks whether it has come to the foreground.
+const CHECK_EVERY: Duration = Duration::from_millis(200);
+
+/// Standard input as a keyboard, while this process is in the foreground. When dropped, the terminal is as it was.
 pub(super) struct Keyboard {
-    before: Termios,
+    suspend: Suspend,
+    /// The modes of the terminal before it was taken. `None` while it is not taken.
+    before: Option<Termios>,
+    checked: Instant,
 }
 
 impl Keyboard {
-    /// Returns `None` if standard input is no terminal.
-    pub(super) fn open() -> Option<Self> {
+    /// Whether there is a terminal with keys, and one that shows what they do.
+    pub(super) fn is_there() -> bool {
+        std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
+
+    /// Returns `None` if there is no terminal.
+    pub(super) fn open() -> Result<Option<Self>, Failure> {
+        if !Self::is_there() {
+            return Ok(None);
+        }
+        let mut keyboard =
+            Self { suspend: Suspend::install()?, before: None, checked: Instant::now() };
+        keyboard.before = keyboard.take();
+        Ok(Some(keyboard))
+    }
+
+    /// Sets the modes of the terminal. Returns those before, or `None` in the background, where that would stop the process.
+    fn take(&mut self) -> Option<Termios> {
+        self.checked = Instant::now();
         let input = std::io::stdin();
-        if !input.is_terminal() || !std::io::stderr().is_terminal() {
+        if !is_foreground(&input) {
             return None;
         }
         let before = tcgetattr(&input).ok()?;
@@ -40,14 +65,54 @@ impl Keyboard {
         raw.special_codes[SpecialCodeIndex::VMIN] = 0;
         raw.special_codes[SpecialCodeIndex::VTIME] = 0;
         tcsetattr(&input, OptionalActions::Now, &raw).ok()?;
-        Some(Self { before })
+        Some(before)
+    }
+
+    fn give_back(&mut self) {
+        // In the background, the modes are those of a shell. If the terminal is gone, there is nothing to restore.
+        if let Some(before) = self.before.take()
+            && is_foreground(std::io::stdin())
+        {
+            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &before);
+        }
+    }
+
+    /// Whether the process is to be stopped: then call [`Self::stop`].
+    pub(super) fn wants_stop(&self) -> bool {
+        self.suspend.is_wanted()
+    }
+
+    /// Gives the terminal back, and stops the process until it is continued.
+    pub(super) fn stop(&mut self) {
+        self.give_back();
+        self.suspend.stop();
+    }
+
+    /// Takes the terminal if this process has come to the foreground, or was continued there.
+    fn renew(&mut self) {
+        if self.suspend.has_continued() {
+            let found = self.take();
+            // If it was stopped without a chance to give the terminal back, what it finds may be its own modes.
+            self.before = found.map(|found| self.before.take().unwrap_or(found));
+        } else if self.before.is_none() && self.checked.elapsed() >= CHECK_EVERY {
+            self.before = self.take();
+        }
     }
 
     /// Returns a key that was pressed. Waits for it at most for `wait`.
-    pub(super) fn key(&self, wait: Duration) -> Option<Key> {
+    pub(super) fn key(&mut self, wait: Duration) -> Option<Key> {
+        self.renew();
         let input = std::io::stdin();
+        // Not in the background, where reading would stop the process.
+        if self.before.is_none() || !is_foreground(&input) {
+            std::thread::sleep(wait);
+            return None;
+        }
         let wait = Timespec::try_from(wait).ok()?;
-        poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&wait)).ok()?;
+        // Where there is nothing to read, a read would wait if another process has set the modes.
+        if poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&wait)).ok()? == 0 {
+            return None;
+        }
         let mut bytes = [0; 8];
         let count = rustix::io::read(&input, &mut bytes).ok()?;
         parse(bytes.get(..count)?)
@@ -56,8 +121,7 @@ impl Keyboard {
 
 impl Drop for Keyboard {
     fn drop(&mut self) {
-        // If the terminal is gone, there is nothing to restore.
-        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
+        self.give_back();
     }
 }
 
@@ -78,6 +142,9 @@ pub(super) struct Line {
     bar: Option<ProgressBar>,
     start: u64,
     shown: Instant,
+    /// The message that was played last.
+    time: u64,
+    topic: String,
 }
 
 impl Line {
@@ -93,12 +160,17 @@ impl Line {
             }
             bar
         });
-        Self { bar, start, shown: Instant::now() }
+        Self { bar, start, shown: Instant::now(), time: start, topic: String::new() }
+    }
+
+    /// Whether the line is shown: standard error is a terminal, and no shell uses it now.
+    fn bar(&self) -> Option<&ProgressBar> {
+        self.bar.as_ref().filter(|_| is_foreground(std::io::stderr()))
     }
 
     /// Prints a remark above the line.
     pub(super) fn remark(&self, text: &str) {
-        match &self.bar {
+        match self.bar() {
             Some(bar) => bar.suspend(|| toroni_shell::note::remark(text)),
             None => toroni_shell::note::remark(text),
         }
@@ -106,20 +178,41 @@ impl Line {
 
     /// Shows the time and the topic of a message, now and then.
     pub(super) fn show(&mut self, time: u64, topic: &str, state: &str) {
-        let Some(bar) = &self.bar else { return };
-        if state.is_empty() && self.shown.elapsed() < SHOW_EVERY {
+        self.time = time;
+        if self.bar.is_none() || state.is_empty() && self.shown.elapsed() < SHOW_EVERY {
             return;
         }
+        self.topic = toroni_shell::output::printable(topic);
+        self.draw(time, state);
+    }
+
+    /// Shows during a silence, now and then, how many nanoseconds have passed since the last message.
+    pub(super) fn pass(&mut self, silence: u64) {
+        if self.bar.is_some() && self.shown.elapsed() >= SHOW_EVERY {
+            self.draw(self.time.saturating_add(silence), "");
+        }
+    }
+
+    /// Removes the line until it is shown again.
+    pub(super) fn clear(&self) {
+        if self.bar().is_some() {
+            // A terminal that is gone shows nothing.
+            let _ = std::io::stderr().write_all(b"\r\x1b[2K");
+        }
+    }
+
+    fn draw(&mut self, time: u64, state: &str) {
         self.shown = Instant::now();
+        let Some(bar) = self.bar() else { return };
         bar.set_position(time.saturating_sub(self.start));
-        let topic = toroni_shell::output::printable(topic);
-        bar.set_message(format!("{}  {topic}{state}", toroni_shell::human::rfc3339(time)));
+        let time = toroni_shell::human::rfc3339(time);
+        bar.set_message(format!("{time}  {}{state}", self.topic));
     }
 }
 
 impl Drop for Line {
     fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
+        if let Some(bar) = self.bar() {
             bar.finish_and_clear();
         }
     }
