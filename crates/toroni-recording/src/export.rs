@@ -16,7 +16,8 @@ pub struct Export {
 }
 
 impl Export {
-    /// Creates a file that did not exist. `first` is the number of the first message.
+    /// Begins a file that did not exist, and that gets its name when it is finished. `first` is the number of the first
+    /// message.
     pub fn create(
         path: &Path,
         first: u64,

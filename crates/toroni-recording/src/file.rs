@@ -4,15 +4,18 @@ use crate::format::{
     self, ENDED, LOST_SCHEMA, LOST_TOPIC, METADATA, NOTE_SCHEMA, NOTE_TOPIC, ORIGIN_TOPIC,
     OriginRun, RecordedLoss, RecordedNote,
 };
+use crate::new_file::{NewFile, cannot_create};
 use clap::ValueEnum;
 use mcap::records::{MessageHeader, Metadata};
 use mcap::write::NoSeek;
 use mcap::{Compression, McapError, WriteOptions, Writer};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,8 +29,8 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// A chunk is closed this time after its first message. With the time that the intake keeps a buffer, and that of the
 /// write, a message is in the file within a second.
 pub(crate) const CHUNK_AFTER: Duration = Duration::from_millis(700);
-/// Space that is reserved on the disk at a time.
-const RESERVE_BYTES: u64 = 16 << 20;
+/// Space that is reserved on the disk at a time: as much as the file has, within these limits.
+const RESERVE_BYTES: RangeInclusive<u64> = (256 << 10)..=(16 << 20);
 
 /// A topic of the recording, as the writer learns it.
 #[derive(Clone, Debug)]
@@ -63,10 +66,10 @@ pub enum Sync {
 /// Why a file cannot be written.
 #[derive(Debug)]
 pub enum Unwritable {
-    /// The disk is full. The file can still be finished.
+    /// There is no space left. The file can still be finished.
     Full {
-        /// Bytes that the file needs next.
-        reserved: u64,
+        /// Bytes that the file needs.
+        more: u64,
         /// Why.
         error: io::Error,
     },
@@ -77,9 +80,18 @@ pub enum Unwritable {
 impl From<McapError> for Unwritable {
     fn from(error: McapError) -> Self {
         match error {
-            McapError::Io(error) => Self::Other(error.to_string()),
+            McapError::Io(error) => error.into(),
             other => Self::Other(other.to_string()),
         }
+    }
+}
+
+impl From<io::Error> for Unwritable {
+    fn from(error: io::Error) -> Self {
+        Self::Other(match advice(&error) {
+            Some(advice) => format!("{error}: {advice}"),
+            None => error.to_string(),
+        })
     }
 }
 
@@ -160,15 +172,25 @@ pub struct Totals {
     pub bytes: u64,
 }
 
+impl Totals {
+    /// Returns whether there is neither a message nor a loss.
+    pub fn is_empty(&self) -> bool {
+        self.messages == 0 && self.losses == 0
+    }
+}
+
 /// A file that is being written.
 pub struct Part {
     /// The file.
     pub path: PathBuf,
     writer: Writer<NoSeek<Sink>>,
-    file: Arc<File>,
+    file: NewFile,
+    is_finished: bool,
     written: Arc<AtomicU64>,
     /// How far the disk has space for the file. `None` if the file system cannot reserve any.
     reserved: Option<u64>,
+    /// How long this process may make a file (`ulimit -f`).
+    limit: u64,
     /// What the summary will have at most.
     summary_bytes: u64,
     /// Bytes and records in the open chunk, uncompressed.
@@ -194,19 +216,12 @@ pub struct Part {
 }
 
 impl Part {
-    /// Creates a file that did not exist.
+    /// Creates a file that did not exist. It gets its name with [`Self::name`], or when it is finished.
     pub fn create(path: &Path, description: &Description) -> Result<Self, Failure> {
-        let file = File::options().write(true).create_new(true).open(path).map_err(|error| {
-            let advice = match error.kind() {
-                io::ErrorKind::AlreadyExists => ": choose another name, or remove it",
-                _ => "",
-            };
-            Failure::Failed(format!("cannot create {}: {error}{advice}", path.display()))
-        })?;
+        let file = NewFile::create(path)?;
         let of_file = |error| failure(path, &error);
-        let file = Arc::new(file);
         let written = Arc::new(AtomicU64::new(0));
-        let sink = Sink { file: Arc::clone(&file), written: Arc::clone(&written) };
+        let sink = Sink { file: Arc::clone(file.file()), written: Arc::clone(&written) };
         let writer = WriteOptions::new()
             .profile("")
             .library(concat!("toroni ", env!("CARGO_PKG_VERSION")))
@@ -230,8 +245,10 @@ impl Part {
             path: path.to_owned(),
             writer,
             file,
+            is_finished: false,
             written,
             reserved: Some(0),
+            limit: getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX),
             summary_bytes: 4096,
             chunk_bytes: 0,
             chunk_records: 0,
@@ -278,6 +295,11 @@ impl Part {
         Ok(self.writer.add_channel(id, topic, "json", &format::kind(kind))?)
     }
 
+    /// Gives the file its name: it has a front, and the disk has space for its end.
+    pub fn name(&mut self) -> Result<(), Failure> {
+        self.file.name().map_err(|error| cannot_create(&self.path, &error))
+    }
+
     /// Returns how many channels it has.
     pub fn channels(&self) -> usize {
         self.channel_count
@@ -285,7 +307,7 @@ impl Part {
 
     /// Returns whether the file has no name any more: nothing can read it when it is closed.
     pub fn is_removed(&self) -> bool {
-        self.file.metadata().is_ok_and(|file| file.nlink() == 0)
+        self.file.file().metadata().is_ok_and(|file| file.nlink() == 0)
     }
 
     /// Returns the length of the file.
@@ -295,26 +317,34 @@ impl Part {
 
     /// Makes sure that the disk has space for the open chunk with `more` bytes, and for the end of the file.
     fn room(&mut self, more: usize) -> Result<(), Unwritable> {
-        let Some(reserved) = self.reserved else { return Ok(()) };
         // Compression may add a little. Each message is in an index, too.
         let chunk = (self.chunk_bytes + more) as u64;
         let chunk = chunk + chunk / 64 + 16 * self.chunk_records + 4096;
-        let wanted = self.written.load(Ordering::Relaxed)
-            + chunk
-            + self.summary_bytes
-            + 12 * self.chunk_channels;
-        if wanted <= reserved {
-            return Ok(());
+        let needed = chunk + self.summary_bytes + 12 * self.chunk_channels;
+        let wanted = self.written.load(Ordering::Relaxed) + needed;
+        let full = |error: Errno| Unwritable::Full { more: needed, error: error.into() };
+        if wanted > self.limit {
+            return Err(full(Errno::FBIG));
         }
-        let until = wanted.next_multiple_of(RESERVE_BYTES).max(reserved + RESERVE_BYTES);
-        match fallocate(&*self.file, FallocateFlags::KEEP_SIZE, reserved, until - reserved) {
-            Ok(()) => {
+        let Some(reserved) = self.reserved.filter(|reserved| wanted > *reserved) else {
+            return Ok(());
+        };
+        let ahead = wanted.clamp(*RESERVE_BYTES.start(), *RESERVE_BYTES.end());
+        let reserve = |until| {
+            let flags = FallocateFlags::KEEP_SIZE;
+            fallocate(&**self.file.file(), flags, reserved, until - reserved).map(|()| until)
+        };
+        // The last space of a disk is used, too.
+        let reserved = match reserve(wanted + ahead) {
+            Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => reserve(wanted),
+            reserved => reserved,
+        };
+        match reserved {
+            Ok(until) => {
                 self.reserved = Some(until);
                 Ok(())
             }
-            Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
-                Err(Unwritable::Full { reserved: until - reserved, error: error.into() })
-            }
+            Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => Err(full(error)),
             Err(Errno::INTR) => self.room(more),
             // The file system has no such call: it reports at a write that it is full.
             Err(_) => {
@@ -472,7 +502,7 @@ impl Part {
     }
 
     fn synchronise(&mut self) -> Result<(), Unwritable> {
-        self.file.sync_data().map_err(|error| Unwritable::Other(error.to_string()))?;
+        self.file.file().sync_data()?;
         (self.is_dirty, self.synced) = (false, Instant::now());
         Ok(())
     }
@@ -518,12 +548,37 @@ impl Part {
         self.writer.write_metadata(&totals)?;
         self.writer.finish()?;
         // Gives back what was reserved and not used.
-        let ended = self.file.set_len(self.written.load(Ordering::Relaxed));
-        ended.map_err(|error| Unwritable::Other(error.to_string()))?;
+        self.file.file().set_len(self.written.load(Ordering::Relaxed))?;
         if self.sync != Sync::Never {
             self.synchronise()?;
         }
+        self.file.name()?;
+        self.is_finished = true;
         Ok(self.totals)
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // Nothing is lost with it, and it would be in the way of the next try.
+        if !self.is_finished && self.totals.is_empty() {
+            self.file.discard();
+        }
+    }
+}
+
+/// Says what to do about an error that a file cannot grow.
+fn advice(error: &io::Error) -> Option<String> {
+    match error.kind() {
+        io::ErrorKind::FileTooLarge => {
+            let limit = getrlimit(Resource::Fsize).current?;
+            let limit = toroni_shell::human::bytes(limit);
+            Some(format!("the limit of this process is {limit} (see `ulimit -f`)"))
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Some("free some space, or record to another file system".to_owned())
+        }
+        _ => None,
     }
 }
 
@@ -531,9 +586,10 @@ impl Part {
 pub fn failure(path: &Path, error: &Unwritable) -> Failure {
     let path = path.display();
     Failure::Failed(match error {
-        Unwritable::Full { reserved, error } => format!(
-            "cannot write {path}: {error} (it needs the next {}): free some space, or record to another file system",
-            toroni_shell::human::bytes(*reserved)
+        Unwritable::Full { more, error } => format!(
+            "cannot write {path}: {error} (it needs {} more){}",
+            toroni_shell::human::bytes(*more),
+            advice(error).map(|advice| format!(": {advice}")).unwrap_or_default()
         ),
         Unwritable::Other(error) => format!("cannot write {path}: {error}"),
     })

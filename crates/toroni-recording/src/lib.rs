@@ -3,6 +3,7 @@
 //! | modules | contents |
 //! |---|---|
 //! | [`file`](mod@file) | a file that is being written |
+//! | `new_file` | a file that gets its name when it is good |
 //! | [`export`] | recordings of messages that are not on a bus |
 //! | [`repair`] | completes a file whose recorder was killed |
 //! | [`format`](mod@format) | what Toroni adds to MCAP: names of channels, losses, origins, metadata |
@@ -16,6 +17,7 @@ mod chunk;
 pub mod export;
 pub mod file;
 pub mod format;
+mod new_file;
 pub mod reader;
 pub mod repair;
 mod wire;

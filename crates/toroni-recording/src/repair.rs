@@ -1,7 +1,9 @@
 //! `toroni record --repair`: completes a file whose recorder was killed.
 
 use crate::chunk::ChunkRecord;
+use crate::file::{Unwritable, failure};
 use crate::format::{ENDED, METADATA};
+use crate::new_file::NewFile;
 use crate::reader::{Broken, Reader};
 use crate::wire::{ChannelRecord, SchemaRecord, op};
 use mcap::records::{MessageHeader, Metadata};
@@ -11,13 +13,15 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use toroni_shell::failure::Failure;
+use toroni_shell::stop::Stop;
 use toroni_shell::{human, note};
 
-type Output = Writer<NoSeek<BufWriter<File>>>;
+type Output = Writer<NoSeek<BufWriter<Arc<File>>>>;
 
 /// Copies what is readable to a new file, with an index, and reports what was cut off.
-pub fn run(path: &Path) -> Result<(), Failure> {
+pub fn run(path: &Path, stop: &Stop) -> Result<(), Failure> {
     let named =
         |error: std::io::Error| Failure::Failed(format!("cannot read {}: {error}", path.display()));
     let file = File::open(path).map_err(named)?;
@@ -29,12 +33,8 @@ pub fn run(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let target = target(path);
-    let cannot =
-        |error: String| Failure::Failed(format!("cannot write {}: {error}", target.display()));
-    let output =
-        File::options().write(true).create_new(true).open(&target).map_err(|error| {
-            Failure::Failed(format!("cannot create {}: {error}", target.display()))
-        })?;
+    let cannot = |error: Unwritable| failure(&target, &error);
+    let mut output = NewFile::create(&target)?;
     let mut writer = WriteOptions::new()
         .library(concat!("toroni ", env!("CARGO_PKG_VERSION")))
         .compression(Some(Compression::Zstd))
@@ -43,16 +43,19 @@ pub fn run(path: &Path) -> Result<(), Failure> {
         .chunk_size(None)
         .disable_seeking(true)
         .calculate_data_section_crc(false)
-        .create(NoSeek::new(BufWriter::new(output)))
-        .map_err(|error| cannot(error.to_string()))?;
+        .create(NoSeek::new(BufWriter::new(Arc::clone(output.file()))))
+        .map_err(|error| cannot(error.into()))?;
     let front = Metadata { name: METADATA.to_owned(), metadata: reader.notes.0.clone() };
-    writer.write_metadata(&front).map_err(|error| cannot(error.to_string()))?;
-    let mut copy = Copy { writer, channels: HashSet::new(), messages: 0 };
+    writer.write_metadata(&front).map_err(|error| cannot(error.into()))?;
+    let mut copy = Copy { writer, channels: HashSet::new(), messages: 0, stop };
     let ended = copy.all(&mut reader);
     let broken = match ended {
         Ok(()) => None,
         Err(Stopped::Broken(broken)) => Some(broken),
         Err(Stopped::Unwritable(error)) => return Err(cannot(error)),
+        Err(Stopped::Interrupted) => {
+            return Err(stop.interrupted("interrupted before the copy was whole"));
+        }
     };
     let Copy { mut writer, messages, .. } = copy;
     let end = Metadata {
@@ -63,11 +66,12 @@ pub fn run(path: &Path) -> Result<(), Failure> {
         ]
         .into(),
     };
-    writer.write_metadata(&end).map_err(|error| cannot(error.to_string()))?;
-    writer.finish().map_err(|error| cannot(error.to_string()))?;
+    writer.write_metadata(&end).map_err(|error| cannot(error.into()))?;
+    writer.finish().map_err(|error| cannot(error.into()))?;
     let buffered = writer.into_inner().into_inner();
-    let file = buffered.into_inner().map_err(|error| cannot(error.to_string()))?;
-    file.sync_all().map_err(|error| cannot(error.to_string()))?;
+    let file = buffered.into_inner().map_err(|error| cannot(error.into_error().into()))?;
+    file.sync_all().map_err(|error| cannot(error.into()))?;
+    output.name().map_err(|error| cannot(error.into()))?;
     let until = reader.whole_until;
     note::remark(&format!(
         "wrote {} with {}; cut off {} after byte {until}{}",
@@ -102,7 +106,8 @@ pub fn of_broken(path: &Path, broken: &Broken) -> Failure {
 
 enum Stopped {
     Broken(Broken),
-    Unwritable(String),
+    Unwritable(Unwritable),
+    Interrupted,
 }
 
 impl From<Broken> for Stopped {
@@ -111,15 +116,19 @@ impl From<Broken> for Stopped {
     }
 }
 
-struct Copy {
+struct Copy<'a> {
     writer: Output,
     channels: HashSet<u16>,
     messages: u64,
+    stop: &'a Stop,
 }
 
-impl Copy {
+impl Copy<'_> {
     fn all(&mut self, reader: &mut Reader<File>) -> Result<(), Stopped> {
         while reader.load()? {
+            if self.stop.is_set() {
+                return Err(Stopped::Interrupted);
+            }
             let offset = reader.chunk_offset;
             let broken = |what: &str| Stopped::Broken(Broken { offset, what: what.to_owned() });
             let refused = |error: mcap::McapError| {
@@ -139,7 +148,7 @@ impl Copy {
                         };
                         self.writer
                             .write_to_known_channel(&header, reader.bytes(payload))
-                            .map_err(|error| Stopped::Unwritable(error.to_string()))?;
+                            .map_err(|error| Stopped::Unwritable(error.into()))?;
                         self.messages += 1;
                     }
                     ChunkRecord::Other(op::SCHEMA, body) => {
@@ -162,7 +171,7 @@ impl Copy {
                     ChunkRecord::Other(..) => {}
                 }
             }
-            self.writer.flush().map_err(|error| Stopped::Unwritable(error.to_string()))?;
+            self.writer.flush().map_err(|error| Stopped::Unwritable(error.into()))?;
         }
         Ok(())
     }

@@ -30,6 +30,8 @@ mod record_faults;
 #[cfg(feature = "record")]
 mod record_options;
 #[cfg(feature = "record")]
+mod record_space;
+#[cfg(feature = "record")]
 mod replay;
 #[cfg(feature = "record")]
 mod replay_terminal;

@@ -289,41 +289,6 @@ fn any_cut_leaves_a_readable_front() {
 }
 
 #[test]
-fn a_full_disk_ends_the_file_in_order() {
-    let directory = Directory::new();
-    let disk = directory.path().join("disk");
-    std::fs::create_dir(&disk).unwrap();
-    let mounted =
-        Command::new("mount").args(["-t", "tmpfs", "-o", "size=40m", "tmpfs"]).arg(&disk).output();
-    if !mounted.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: it cannot mount a small tmpfs (not root)");
-        return;
-    }
-    struct Unmount<'a>(&'a Path);
-    impl Drop for Unmount<'_> {
-        fn drop(&mut self) {
-            let _ = Command::new("umount").arg("-l").arg(self.0).status();
-        }
-    }
-    let _unmount = Unmount(&disk);
-    let buses = Buses::new();
-    buses.succeed(&["create", "default"]);
-    let file = disk.join("a.mcap");
-    let recorder = buses.record(&file, &["--compress", "none", "--gate"]);
-    let publisher = buses.start(&["pub", "t", "--size", "10000", "--repeat", "20000"]);
-    let output = recorder.finish();
-    publisher.signal(Signal::TERM);
-    let _ = publisher.finish();
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("16 MiB") && said.contains("the file ends after"), "{said}");
-    let listed = listed(&buses, &file);
-    assert_eq!(listed["complete"], true, "{listed}");
-    assert!(listed["messages"].as_u64().unwrap() > 1000, "{listed}");
-    check_with_python(&buses, &file);
-}
-
-#[test]
 fn parts_are_complete_and_lose_nothing() {
     let (buses, files) = (Buses::new(), Directory::new());
     let file = files.path().join("log.mcap");

@@ -32,7 +32,8 @@ use trigger::Trigger;
 /// Records until the arguments or a signal end it.
 pub(crate) fn run(location: &BusLocation, arguments: &Record) -> Result<(), Failure> {
     if arguments.repair {
-        return toroni_recording::repair::run(&arguments.file);
+        let stop = Stop::install(GracePeriod::Unlimited)?;
+        return toroni_recording::repair::run(&arguments.file, &stop);
     }
     let ready = ReadyFd::claim(arguments.ready_fd)?;
     toroni_shell::location::patterns(&arguments.patterns)?;
@@ -84,12 +85,13 @@ pub(crate) fn run(location: &BusLocation, arguments: &Record) -> Result<(), Fail
         intake,
         started: Instant::now(),
     };
-    ready.signal()?;
-    let ended = if arguments.trigger.is_empty() {
-        session.record(&mut subscriber, false)
-    } else {
-        session.record_when_triggered(&mut subscriber)
-    };
+    let ended = ready.signal().and_then(|()| {
+        if arguments.trigger.is_empty() {
+            session.record(&mut subscriber, false)
+        } else {
+            session.record_when_triggered(&mut subscriber)
+        }
+    });
     // Publishers need not wait for it any longer.
     drop(subscriber);
     let handed_on = session.intake.hand_on();
@@ -101,10 +103,16 @@ pub(crate) fn run(location: &BusLocation, arguments: &Record) -> Result<(), Fail
         Ok(report) => report?,
         Err(_) => return Err(Failure::Failed("the thread that writes has panicked".to_owned())),
     };
-    if !arguments.quiet {
+    let ended = ended.and(handed_on);
+    if ended.is_err() && report.totals.is_empty() {
+        // They would only be in the way of the next try.
+        for file in &report.files {
+            let _ = std::fs::remove_file(file);
+        }
+    } else if !arguments.quiet {
         describe(&report, lost);
     }
-    ended.and(handed_on)?;
+    ended?;
     if arguments.strict && lost > 0 {
         let lost = human::counted(lost, "message");
         return Err(Failure::Lost(format!("{lost} lost: the file says where")));

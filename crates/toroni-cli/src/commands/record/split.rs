@@ -16,6 +16,9 @@ use toroni_shell::failure::Failure;
 /// The most channels of a file, with a reserve. MCAP numbers them with 16 bits.
 const MOST_CHANNELS: usize = 65_000;
 
+/// Why a file ends: it could not be written.
+const FAILED: &str = "failed";
+
 /// What was written, by all files together.
 #[derive(Debug, Default)]
 pub(super) struct Report {
@@ -114,7 +117,8 @@ impl Series {
     /// Creates the next file.
     pub(super) fn begin(&mut self) -> Result<(), Failure> {
         let path = self.next_path();
-        let part = Part::create(&path, &self.description)?;
+        let mut part = Part::create(&path, &self.description)?;
+        part.name()?;
         self.number = self.number.saturating_add(1);
         self.kept.push_back(path.clone());
         self.report.files.push(path);
@@ -125,6 +129,11 @@ impl Series {
     /// Finishes the file, and removes the oldest if there are too many.
     fn end(&mut self, reason: &str) -> Result<(), Failure> {
         let Some(part) = self.part.take() else { return Ok(()) };
+        if reason == FAILED && part.totals.is_empty() {
+            // It would only be in the way of the next try. Dropping it removes the file.
+            self.report.files.pop();
+            return Ok(());
+        }
         let path = part.path.clone();
         if part.is_removed() {
             self.removed.get_or_insert_with(|| path.clone());
@@ -157,7 +166,7 @@ impl Series {
         free: &Sender<Buffer>,
     ) -> Result<Report, Failure> {
         let ended = self.write_all(full, free);
-        let finished = self.end(if ended.is_ok() { "finished" } else { "failed" });
+        let finished = self.end(if ended.is_ok() { "finished" } else { FAILED });
         ended.and(finished)?;
         match self.removed {
             Some(path) => Err(Failure::Failed(format!(
