@@ -163,6 +163,19 @@ impl RecordedLoss {
         }
     }
 
+    /// Returns the loss of messages that are in a damaged part of a recording: how many, or `None` if that is unknown.
+    pub fn damage(from_sequence: u64, messages: Option<u64>) -> Self {
+        let bound = if messages.is_some() { LostBound::Exact } else { LostBound::AtLeast };
+        Self {
+            messages: messages.unwrap_or(1),
+            bytes: None,
+            at_least: messages.is_none(),
+            bound: bound.as_str().to_owned(),
+            reason: "damaged".to_owned(),
+            ..Self::lapse(from_sequence, 0, 0)
+        }
+    }
+
     /// Returns a loss on the way to the bus.
     pub fn on_the_way(from_sequence: u64, lost: &Lost) -> Self {
         let Origin { source, series, stream, number } = lost.from;

@@ -8,10 +8,11 @@
 use super::chunk::{Chunk, ChunkRecord, MOST_CHUNK_BYTES};
 use super::format::{self, OriginRun, RecordedLoss, RecordedNote};
 use super::wire::{
-    self, Bytes, ChannelRecord, ChunkHeader, ChunkIndex, FOOTER_BYTES, MAGIC, MessageHeader,
-    RECORD_HEADER_BYTES, op,
+    self, Bytes, ChannelRecord, ChunkHeader, ChunkIndex, FOOTER_BYTES, FOOTER_COVERED_BYTES, MAGIC,
+    MessageHeader, RECORD_HEADER_BYTES, op,
 };
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::sync::Arc;
 use toroni::Origin;
@@ -78,6 +79,8 @@ pub enum ItemKind {
     Loss,
     /// A note of the recorder: see [`Reader::note`].
     Note,
+    /// A damaged part of the file, at the place of what it had: see [`Reader::damage`].
+    Damage,
 }
 
 /// A message, a loss or a note in the current chunk.
@@ -98,8 +101,29 @@ pub struct Item {
     payload: (usize, usize),
 }
 
+/// A part of a file that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// What is wrong, and where.
+    pub broken: Broken,
+    /// How many messages it had. `None` if the file does not say.
+    pub messages: Option<u64>,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Broken { offset, what } = &self.broken;
+        match self.messages {
+            Some(1) => write!(f, "1 message is missing")?,
+            Some(count) => write!(f, "{} messages are missing", toroni_shell::human::count(count))?,
+            None => write!(f, "an unknown number of messages is missing")?,
+        }
+        write!(f, ": the file is damaged at byte {offset}: {what}")
+    }
+}
+
 /// What is wrong with a file, and where.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
     /// Where the record starts.
     pub offset: u64,
@@ -111,6 +135,8 @@ pub struct Broken {
 #[derive(Debug, Default)]
 pub struct Summary {
     pub(crate) chunks: Vec<ChunkIndex>,
+    /// Schemas and channels as they are in the file: opcode and body.
+    pub(crate) descriptions: Vec<(u8, Vec<u8>)>,
     /// What it counts, if it does.
     pub statistics: Option<Statistics>,
 }
@@ -141,6 +167,13 @@ pub struct Reader<R> {
     /// How many chunks were read.
     pub chunks_read: u64,
     next_sequence: u64,
+    last_time: u64,
+    /// The damage that was found last.
+    damage: Option<Damage>,
+    /// Its item, which is the next one.
+    damage_item: Option<Item>,
+    /// Messages of the current chunk on channels that are not described.
+    unknown: u64,
     wants_origins: bool,
     origins: Vec<OriginRun>,
     is_done: bool,
@@ -163,6 +196,10 @@ impl<R: Read + Seek> Reader<R> {
             notes: Notes::default(),
             chunks_read: 0,
             next_sequence: 0,
+            last_time: 0,
+            damage: None,
+            damage_item: None,
+            unknown: 0,
             wants_origins,
             origins: Vec::new(),
             is_done: false,
@@ -258,7 +295,7 @@ impl<R: Read + Seek> Reader<R> {
             return Ok(None);
         }
         let Some((op::FOOTER, body)) = Bytes(&bytes).record() else { return Ok(None) };
-        let Some(start) = wire::footer(body) else { return Ok(None) };
+        let Some((start, checksum)) = wire::footer(body) else { return Ok(None) };
         let mut summary = Summary::default();
         if start == 0 {
             // Complete, without an index.
@@ -267,13 +304,24 @@ impl<R: Read + Seek> Reader<R> {
         if start < MAGIC.len() as u64 || start > footer {
             return Ok(None);
         }
+        let covered = footer.saturating_add(FOOTER_COVERED_BYTES);
+        if checksum != 0 && self.checksum(start, covered)? != checksum {
+            return Ok(None);
+        }
         self.seek(start)?;
+        let mut described = 0;
         while self.position < footer {
             let Some((code, length)) = self.record()? else { return Ok(None) };
             match code {
-                op::CHANNEL => {
+                op::CHANNEL | op::SCHEMA => {
                     let body = self.body(length, MOST_METADATA_BYTES)?;
-                    self.channel(&body)?;
+                    if code == op::CHANNEL {
+                        self.channel(&body)?;
+                    }
+                    described = body.len().saturating_add(described);
+                    if described <= MOST_NAME_BYTES {
+                        summary.descriptions.push((code, body));
+                    }
                 }
                 op::CHUNK_INDEX => {
                     let body = self.body(length, MOST_METADATA_BYTES)?;
@@ -293,6 +341,20 @@ impl<R: Read + Seek> Reader<R> {
         }
         summary.chunks.sort_unstable_by_key(|chunk| chunk.offset);
         Ok(Some(summary))
+    }
+
+    /// Returns the checksum of a part of the file.
+    fn checksum(&mut self, start: u64, end: u64) -> Result<u32, Broken> {
+        self.seek(start)?;
+        let mut hasher = crc32fast::Hasher::new();
+        let mut bytes = [0; 8192];
+        while self.position < end {
+            let left = usize::try_from(end.saturating_sub(self.position)).unwrap_or(usize::MAX);
+            let part = &mut bytes[..left.min(8192)];
+            self.read_exact(part)?;
+            hasher.update(part);
+        }
+        Ok(hasher.finalize())
     }
 
     /// Reads the records at the front that are neither messages nor chunks.
@@ -363,6 +425,14 @@ impl<R: Read + Seek> Reader<R> {
         self.channels.get(usize::from(id))?.as_ref()
     }
 
+    /// Returns the channel with the losses, if the file has one.
+    pub(crate) fn lost_channel(&self) -> Option<u16> {
+        let is_lost = |channel: &Option<Arc<Channel>>| {
+            channel.as_ref().is_some_and(|it| it.kind == ChannelKind::Lost)
+        };
+        u16::try_from(self.channels.iter().position(is_lost)?).ok()
+    }
+
     /// Returns the payload of an item of the current chunk.
     pub fn payload(&self, item: &Item) -> &[u8] {
         self.chunk.slice(item.payload)
@@ -386,6 +456,8 @@ impl<R: Read + Seek> Reader<R> {
     pub fn rewind(&mut self) -> Result<(), Broken> {
         self.chunk.clear();
         self.origins.clear();
+        self.damage_item = None;
+        self.last_time = 0;
         self.is_done = false;
         self.seek(MAGIC.len() as u64)?;
         self.read_notes()
@@ -398,43 +470,158 @@ impl<R: Read + Seek> Reader<R> {
     }
 
     /// Reads the next chunk. Returns `false` at the end of the data. A file that was cut off ends with its last
-    /// whole record.
+    /// whole record. If a chunk is damaged and the file says where the next one is, the item of the damage takes its place.
     pub fn load(&mut self) -> Result<bool, Broken> {
         self.chunk.clear();
         self.origins.clear();
+        self.damage_item = None;
+        self.unknown = 0;
         while !self.is_done {
             let start = self.position;
-            let Some((code, length)) = self.record()? else {
-                self.is_done = true;
-                break;
-            };
-            match code {
-                op::CHUNK => {
-                    self.chunk_offset = start;
-                    self.load_chunk(start, length)?;
-                    self.whole_until = self.position;
-                    self.chunks_read = self.chunks_read.saturating_add(1);
+            match self.load_record(start) {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(broken) => {
+                    self.chunk.clear();
+                    self.origins.clear();
+                    self.pass_damage(start, broken)?;
                     return Ok(true);
                 }
-                op::CHANNEL | op::MESSAGE | op::SCHEMA => {
-                    self.chunk_offset = start;
-                    self.seek(start)?;
-                    self.load_unchunked()?;
-                    return Ok(true);
-                }
-                op::METADATA => {
-                    let body = self.body(length, MOST_METADATA_BYTES)?;
-                    self.take_notes(&body);
-                }
-                op::DATA_END | op::FOOTER => {
-                    self.is_done = true;
-                    break;
-                }
-                _ => self.skip(length)?,
             }
-            self.whole_until = self.position;
         }
         Ok(false)
+    }
+
+    /// Reads the next record. Returns whether it was a chunk, or a part of a file without chunks.
+    fn load_record(&mut self, start: u64) -> Result<bool, Broken> {
+        let next = self.next_chunk(start);
+        let record = match (self.record()?, next) {
+            // The index has a checksum, and a chunk another one. The front of a chunk has none.
+            (_, Some(chunk)) if chunk.offset == start => {
+                Some((op::CHUNK, chunk.length.saturating_sub(RECORD_HEADER_BYTES as u64)))
+            }
+            (record, _) => record,
+        };
+        let is_wrong = match (record, next.filter(|chunk| chunk.offset > start)) {
+            (Some((code, length)), Some(next)) => {
+                matches!(code, op::DATA_END | op::FOOTER)
+                    || self.position.saturating_add(length) > next.offset
+            }
+            (None, Some(_)) => true,
+            (_, None) => false,
+        };
+        if is_wrong {
+            let what = "there is no record where the file has one".to_owned();
+            return Err(Broken { offset: start, what });
+        }
+        let Some((code, length)) = record else {
+            self.is_done = true;
+            return Ok(false);
+        };
+        match code {
+            op::CHUNK => {
+                self.chunk_offset = start;
+                self.load_chunk(start, length)?;
+                self.whole_until = self.position;
+                self.chunks_read = self.chunks_read.saturating_add(1);
+                return Ok(true);
+            }
+            op::CHANNEL | op::MESSAGE | op::SCHEMA => {
+                self.chunk_offset = start;
+                self.seek(start)?;
+                self.load_unchunked()?;
+                return Ok(true);
+            }
+            op::METADATA => {
+                let body = self.body(length, MOST_METADATA_BYTES)?;
+                self.take_notes(&body);
+            }
+            op::DATA_END | op::FOOTER => {
+                self.is_done = true;
+                return Ok(false);
+            }
+            _ => self.skip(length)?,
+        }
+        self.whole_until = self.position;
+        Ok(false)
+    }
+
+    /// Returns the first chunk at or after an offset, if the index has one.
+    fn next_chunk(&self, offset: u64) -> Option<ChunkIndex> {
+        let chunks = &self.summary.as_ref()?.chunks;
+        let after = chunks.partition_point(|chunk| chunk.offset < offset);
+        chunks.get(after).copied()
+    }
+
+    /// Continues after a damaged part that starts here. Returns the error if the file does not say where it ends.
+    fn pass_damage(&mut self, start: u64, broken: Broken) -> Result<(), Broken> {
+        let indexed = self.next_chunk(start).filter(|chunk| chunk.offset == start);
+        let next = self.next_chunk(start.saturating_add(1)).map_or(self.length, |next| next.offset);
+        // What was read of it has moved the input.
+        let moved = self.input.seek(SeekFrom::Start(start));
+        moved.map_err(|error| self.broken(format!("it cannot be read: {error}")))?;
+        self.position = start;
+        let framed = match self.record()? {
+            Some((op::CHUNK, length)) => Some(self.position.saturating_add(length)),
+            _ => None,
+        };
+        let end = indexed.map(|chunk| start.saturating_add(chunk.length)).or(framed);
+        let messages = match end.filter(|end| *end > start && *end <= next) {
+            Some(end) => {
+                self.seek(end)?;
+                self.count_indexed()?
+            }
+            None if next < self.length => {
+                self.seek(next)?;
+                // The index has all chunks.
+                if indexed.is_some() { None } else { Some(0) }
+            }
+            None => return Err(broken),
+        };
+        self.whole_until = self.position;
+        let time = indexed.map_or(0, |chunk| chunk.start_time).max(self.last_time);
+        self.found_damage(Damage { broken, messages }, time);
+        Ok(())
+    }
+
+    /// Counts the messages of the chunk before by the index after it. Returns `None` if there is no index.
+    fn count_indexed(&mut self) -> Result<Option<u64>, Broken> {
+        let mut messages = None;
+        loop {
+            let start = self.position;
+            let Some((op::MESSAGE_INDEX, length)) = self.record()? else {
+                self.seek(start)?;
+                return Ok(messages);
+            };
+            let limit = self.next_chunk(start).map_or(self.length, |chunk| chunk.offset);
+            if self.position.saturating_add(length) > limit {
+                self.seek(start)?;
+                return Ok(messages);
+            }
+            let body = self.body(length, MOST_CHUNK_BYTES)?;
+            if let Some((channel, count)) = wire::message_index(&body) {
+                // Of a channel that is not known yet, too.
+                let is_topic = self
+                    .channel_of(channel)
+                    .is_none_or(|channel| matches!(channel.kind, ChannelKind::Topic { .. }));
+                let count = if is_topic { count } else { 0 };
+                messages = Some(count.saturating_add(messages.unwrap_or(0)));
+            }
+        }
+    }
+
+    /// Makes a damage the next item.
+    fn found_damage(&mut self, damage: Damage, log_time: u64) {
+        self.damage = Some(damage);
+        self.damage_item = Some(Item {
+            channel: 0,
+            kind: ItemKind::Damage,
+            sequence: self.next_sequence,
+            log_time,
+            publish_time: log_time,
+            origin: None,
+            payload: (0, 0),
+        });
     }
 
     fn load_chunk(&mut self, start: u64, length: u64) -> Result<(), Broken> {
@@ -489,11 +676,16 @@ impl<R: Read + Seek> Reader<R> {
     fn load_unchunked(&mut self) -> Result<(), Broken> {
         while self.chunk.bytes.len() < UNCHUNKED_BYTES {
             let start = self.position;
+            let next = self.next_chunk(start).map_or(u64::MAX, |chunk| chunk.offset);
             let Some((code, length)) = self.record()? else {
                 self.is_done = true;
                 break;
             };
             let length = match code {
+                _ if self.position.saturating_add(length) > next => {
+                    self.seek(start)?;
+                    break;
+                }
                 op::CHANNEL | op::MESSAGE | op::SCHEMA if length <= MOST_CHUNK_BYTES => length,
                 op::CHANNEL | op::MESSAGE | op::SCHEMA => {
                     return Err(Broken {
@@ -531,45 +723,63 @@ impl<R: Read + Seek> Reader<R> {
     #[inline]
     pub fn next_item(&mut self) -> Result<Option<Item>, Broken> {
         loop {
-            let offset = self.chunk_offset;
-            match self.chunk.next().map_err(|what| Broken { offset, what })? {
-                None => return Ok(None),
-                Some(ChunkRecord::Message { header, payload }) => {
-                    if let Some(item) = self.item(header, payload)? {
+            let record = match self.chunk.next() {
+                Ok(Some(record)) => record,
+                Ok(None) => return Ok(self.end_of_chunk(None)),
+                Err(what) => return Ok(self.end_of_chunk(Some(what))),
+            };
+            match record {
+                ChunkRecord::Message { header, payload } => {
+                    if let Some(item) = self.item(header, payload) {
                         return Ok(Some(item));
                     }
                 }
-                Some(ChunkRecord::Other(op::CHANNEL, body)) => {
+                ChunkRecord::Other(op::CHANNEL, body) => {
                     let body = self.chunk.slice(body).to_vec();
                     self.channel(&body)?;
                 }
-                Some(ChunkRecord::Other(..)) => {}
+                ChunkRecord::Other(..) => {}
             }
         }
     }
 
+    /// Returns what remains to be said of a chunk at its end, or where it cannot be read further.
+    #[cold]
+    fn end_of_chunk(&mut self, what: Option<String>) -> Option<Item> {
+        let offset = self.chunk_offset;
+        if let Some(what) = what {
+            self.chunk.clear();
+            self.unknown = 0;
+            let broken = Broken { offset, what };
+            self.found_damage(Damage { broken, messages: None }, self.last_time);
+        } else if self.unknown > 0 {
+            let what = "their channels are not described".to_owned();
+            let messages = Some(std::mem::take(&mut self.unknown));
+            let broken = Broken { offset, what };
+            self.found_damage(Damage { broken, messages }, self.last_time);
+        }
+        self.damage_item.take()
+    }
+
     #[inline]
-    fn item(
-        &mut self,
-        header: MessageHeader,
-        payload: (usize, usize),
-    ) -> Result<Option<Item>, Broken> {
+    fn item(&mut self, header: MessageHeader, payload: (usize, usize)) -> Option<Item> {
         let Some(channel) = self.channel_of(header.channel) else {
-            let what = format!("a message is on channel {}, which is unknown", header.channel);
-            return Err(Broken { offset: self.chunk_offset, what });
+            self.unknown = self.unknown.saturating_add(1);
+            return None;
         };
         let kind = match channel.kind {
             ChannelKind::Topic { .. } => ItemKind::Message,
             ChannelKind::Lost => ItemKind::Loss,
             ChannelKind::Note => ItemKind::Note,
-            ChannelKind::Origin => return Ok(None),
+            ChannelKind::Origin => return None,
         };
+        self.last_time = header.log_time;
         // The file has the low 32 bits. Sequences grow.
         let low = u32::try_from(self.next_sequence & u64::from(u32::MAX)).unwrap_or(0);
         let sequence = self.next_sequence.wrapping_add(header.sequence.wrapping_sub(low).into());
         self.next_sequence = sequence;
         let origin = if self.origins.is_empty() { None } else { self.origin_of(sequence) };
-        Ok(Some(Item {
+        Some(Item {
             channel: header.channel,
             kind,
             sequence,
@@ -577,7 +787,7 @@ impl<R: Read + Seek> Reader<R> {
             publish_time: header.publish_time,
             origin,
             payload,
-        }))
+        })
     }
 
     fn origin_of(&self, sequence: u64) -> Option<(Origin, Option<u64>)> {
@@ -601,8 +811,23 @@ impl<R: Read + Seek> Reader<R> {
         self.chunk.slice(range)
     }
 
-    /// Parses the loss of an item.
+    /// Returns the damage of the item of that kind that was returned last.
+    pub fn damage(&self) -> Option<&Damage> {
+        self.damage.as_ref()
+    }
+
+    /// Returns the damage that was found since this was last asked.
+    pub(crate) fn take_damage(&mut self) -> Option<Damage> {
+        self.damage_item = None;
+        self.damage.take()
+    }
+
+    /// Parses the loss of an item, or makes one of a damage.
     pub fn loss(&self, item: &Item) -> Result<RecordedLoss, Broken> {
+        if item.kind == ItemKind::Damage {
+            let messages = self.damage.as_ref().and_then(|damage| damage.messages);
+            return Ok(RecordedLoss::damage(item.sequence, messages));
+        }
         serde_json::from_slice(self.payload(item)).map_err(|error| Broken {
             offset: self.chunk_offset,
             what: format!("a loss cannot be parsed: {error}"),
@@ -639,9 +864,11 @@ pub fn walk(bytes: &[u8], with_origins: bool) -> (u64, usize) {
             while let Ok(Some(item)) = reader.next_item() {
                 items = u64::saturating_add(items, 1);
                 assert!(reader.payload(&item).len() <= reader.chunk_capacity());
-                assert!(reader.channel_of(item.channel).is_some(), "a message has a channel");
+                let has_channel = reader.channel_of(item.channel).is_some();
+                assert!(has_channel || item.kind == ItemKind::Damage, "a message has a channel");
                 match item.kind {
                     ItemKind::Message => {}
+                    ItemKind::Damage => assert!(reader.damage().is_some()),
                     ItemKind::Loss => drop(reader.loss(&item)),
                     ItemKind::Note => drop(reader.note(&item)),
                 }

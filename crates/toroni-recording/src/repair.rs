@@ -2,9 +2,9 @@
 
 use crate::chunk::ChunkRecord;
 use crate::file::{Unwritable, failure};
-use crate::format::{ENDED, METADATA};
+use crate::format::{ENDED, KIND, METADATA, RecordedLoss, SEQUENCE_BASE};
 use crate::new_file::NewFile;
-use crate::reader::{Broken, Reader};
+use crate::reader::{Broken, Damage, Reader};
 use crate::wire::{ChannelRecord, SchemaRecord, op};
 use mcap::records::{MessageHeader, Metadata};
 use mcap::write::NoSeek;
@@ -28,9 +28,13 @@ pub fn run(path: &Path, stop: &Stop) -> Result<(), Failure> {
     let length = file.metadata().map_err(named)?.len();
     let mut reader =
         Reader::open(file, length, false).map_err(|broken| of_broken(path, &broken))?;
-    if reader.is_complete {
-        note::remark(&format!("{} is complete: nothing to repair", path.display()));
-        return Ok(());
+    let is_complete = reader.is_complete;
+    if is_complete {
+        if is_whole(&mut reader, stop)? {
+            note::remark(&format!("{} is complete: nothing to repair", path.display()));
+            return Ok(());
+        }
+        reader.rewind().map_err(|broken| of_broken(path, &broken))?;
     }
     let target = target(path);
     let cannot = |error: Unwritable| failure(&target, &error);
@@ -45,9 +49,18 @@ pub fn run(path: &Path, stop: &Stop) -> Result<(), Failure> {
         .calculate_data_section_crc(false)
         .create(NoSeek::new(BufWriter::new(Arc::clone(output.file()))))
         .map_err(|error| cannot(error.into()))?;
+    let base = reader.notes.0.get(SEQUENCE_BASE).and_then(|base| base.parse().ok()).unwrap_or(0);
     let front = Metadata { name: METADATA.to_owned(), metadata: reader.notes.0.clone() };
     writer.write_metadata(&front).map_err(|error| cannot(error.into()))?;
-    let mut copy = Copy { writer, channels: HashSet::new(), messages: 0, stop };
+    let mut copy = Copy {
+        writer,
+        channels: HashSet::new(),
+        lost_channel: None,
+        messages: 0,
+        last: (base, 0),
+        damages: Vec::new(),
+        stop,
+    };
     let ended = copy.all(&mut reader);
     let broken = match ended {
         Ok(()) => None,
@@ -57,7 +70,7 @@ pub fn run(path: &Path, stop: &Stop) -> Result<(), Failure> {
             return Err(stop.interrupted("interrupted before the copy was whole"));
         }
     };
-    let Copy { mut writer, messages, .. } = copy;
+    let Copy { mut writer, messages, damages, .. } = copy;
     let end = Metadata {
         name: METADATA.to_owned(),
         metadata: [
@@ -72,15 +85,44 @@ pub fn run(path: &Path, stop: &Stop) -> Result<(), Failure> {
     let file = buffered.into_inner().map_err(|error| cannot(error.into_error().into()))?;
     file.sync_all().map_err(|error| cannot(error.into()))?;
     output.name().map_err(|error| cannot(error.into()))?;
+    for damage in &damages {
+        note::remark(&format!("{}: {damage}", path.display()));
+    }
     let until = reader.whole_until;
-    note::remark(&format!(
-        "wrote {} with {}; cut off {} after byte {until}{}",
-        target.display(),
-        human::counted(messages, "message"),
-        human::counted(length.saturating_sub(until), "byte"),
-        broken.map(|broken| format!(", because {}", broken.what)).unwrap_or_default(),
-    ));
+    // A complete file has its old index after that.
+    let cut = if is_complete && broken.is_none() {
+        String::new()
+    } else {
+        let bytes = human::counted(length.saturating_sub(until), "byte");
+        let why = broken.map(|broken| format!(", because {}", broken.what)).unwrap_or_default();
+        format!("; cut off {bytes} after byte {until}{why}")
+    };
+    let messages = human::counted(messages, "message");
+    note::remark(&format!("wrote {} with {messages}{cut}", target.display()));
     Ok(())
+}
+
+/// Reads all chunks of a file. Returns whether none is damaged.
+fn is_whole(reader: &mut Reader<File>, stop: &Stop) -> Result<bool, Failure> {
+    while let Ok(more) = reader.load() {
+        if stop.is_set() {
+            return Err(stop.interrupted("interrupted before the file was read"));
+        }
+        if reader.take_damage().is_some() {
+            return Ok(false);
+        }
+        if !more {
+            return Ok(true);
+        }
+        loop {
+            match reader.next_raw() {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(_) => return Ok(false),
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Returns the name of the new file: `x.repaired.mcap` for `x.mcap`.
@@ -104,6 +146,9 @@ pub fn of_broken(path: &Path, broken: &Broken) -> Failure {
     ))
 }
 
+/// The most damaged parts that are reported one by one.
+const MOST_DAMAGES: usize = 1000;
+
 enum Stopped {
     Broken(Broken),
     Unwritable(Unwritable),
@@ -119,7 +164,12 @@ impl From<Broken> for Stopped {
 struct Copy<'a> {
     writer: Output,
     channels: HashSet<u16>,
+    lost_channel: Option<u16>,
     messages: u64,
+    /// The sequence and the time of the message that was copied last.
+    last: (u64, u64),
+    /// What could not be copied.
+    damages: Vec<Damage>,
     stop: &'a Stop,
 }
 
@@ -129,17 +179,32 @@ impl Copy<'_> {
             if self.stop.is_set() {
                 return Err(Stopped::Interrupted);
             }
+            if let Some(damage) = reader.take_damage() {
+                self.left_out(damage, reader)?;
+                continue;
+            }
             let offset = reader.chunk_offset;
+            let mut unknown = 0;
             let broken = |what: &str| Stopped::Broken(Broken { offset, what: what.to_owned() });
-            let refused = |error: mcap::McapError| {
-                Stopped::Broken(Broken { offset, what: error.to_string() })
-            };
-            while let Some(record) = reader.next_raw()? {
+            loop {
+                let record = match reader.next_raw() {
+                    Ok(Some(record)) => record,
+                    Ok(None) => break,
+                    Err(broken) => {
+                        self.left_out(Damage { broken, messages: None }, reader)?;
+                        break;
+                    }
+                };
                 match record {
                     ChunkRecord::Message { header, payload } => {
-                        if !self.channels.contains(&header.channel) {
-                            return Err(broken("a message is on an unknown channel"));
+                        if !self.describe(header.channel, reader)? {
+                            unknown += 1;
+                            continue;
                         }
+                        // The file has the low 32 bits. Sequences grow.
+                        let low = u32::try_from(self.last.0 & u64::from(u32::MAX)).unwrap_or(0);
+                        let step = u64::from(header.sequence.wrapping_sub(low));
+                        self.last = (self.last.0.wrapping_add(step), header.log_time);
                         let header = MessageHeader {
                             channel_id: header.channel,
                             sequence: header.sequence,
@@ -151,27 +216,91 @@ impl Copy<'_> {
                             .map_err(|error| Stopped::Unwritable(error.into()))?;
                         self.messages += 1;
                     }
-                    ChunkRecord::Other(op::SCHEMA, body) => {
-                        let schema = SchemaRecord::parse(reader.bytes(body))
-                            .ok_or_else(|| broken("a schema cannot be parsed"))?;
-                        let SchemaRecord { id, name, encoding, data } = schema;
-                        self.writer
-                            .add_schema_with_id(id, name, encoding, data)
-                            .map_err(refused)?;
+                    ChunkRecord::Other(code, body) => {
+                        let body = reader.bytes(body);
+                        self.add(code, body).map_err(|what| broken(&what))?;
                     }
-                    ChunkRecord::Other(op::CHANNEL, body) => {
-                        let channel = ChannelRecord::parse(reader.bytes(body))
-                            .ok_or_else(|| broken("a channel cannot be parsed"))?;
-                        let ChannelRecord { id, schema, topic, encoding, metadata } = channel;
-                        self.writer
-                            .add_channel_with_id(id, schema, &topic, &encoding, &metadata)
-                            .map_err(refused)?;
-                        self.channels.insert(id);
-                    }
-                    ChunkRecord::Other(..) => {}
                 }
             }
+            if unknown > 0 {
+                let what = "their channels are not described".to_owned();
+                let broken = Broken { offset, what };
+                self.left_out(Damage { broken, messages: Some(unknown) }, reader)?;
+            }
             self.writer.flush().map_err(|error| Stopped::Unwritable(error.into()))?;
+        }
+        Ok(())
+    }
+
+    /// Adds a schema or a channel. Ignores other records. Returns what is wrong with it.
+    fn add(&mut self, code: u8, body: &[u8]) -> Result<(), String> {
+        match code {
+            op::SCHEMA => {
+                let SchemaRecord { id, name, encoding, data } =
+                    SchemaRecord::parse(body).ok_or("a schema cannot be parsed")?;
+                let added = self.writer.add_schema_with_id(id, name, encoding, data);
+                added.map(drop).map_err(|error| error.to_string())
+            }
+            op::CHANNEL => {
+                let channel = ChannelRecord::parse(body).ok_or("a channel cannot be parsed")?;
+                let is_lost = channel.metadata.get(KIND).is_some_and(|kind| kind == "lost");
+                let ChannelRecord { id, schema, topic, encoding, metadata } = channel;
+                if is_lost {
+                    self.lost_channel = Some(id);
+                }
+                self.channels.insert(id);
+                let added =
+                    self.writer.add_channel_with_id(id, schema, &topic, &encoding, &metadata);
+                added.map(drop).map_err(|error| error.to_string())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes sure that a channel is in the copy. Its description may be in a damaged chunk: then the index has another. Returns
+    /// whether it is there.
+    fn describe(&mut self, channel: u16, reader: &Reader<File>) -> Result<bool, Stopped> {
+        if self.channels.contains(&channel) {
+            return Ok(true);
+        }
+        let Some(summary) = &reader.summary else { return Ok(false) };
+        let found = summary.descriptions.iter().find_map(|(code, body)| {
+            let record = ChannelRecord::parse(body).filter(|_| *code == op::CHANNEL)?;
+            (record.id == channel).then_some((record.schema, body))
+        });
+        let Some((schema, body)) = found else { return Ok(false) };
+        let schema = summary.descriptions.iter().find(|(code, body)| {
+            let record = SchemaRecord::parse(body).filter(|_| *code == op::SCHEMA);
+            record.is_some_and(|record| record.id == schema)
+        });
+        let offset = reader.chunk_offset;
+        for (code, body) in
+            schema.map(|(code, body)| (*code, body)).into_iter().chain([(op::CHANNEL, body)])
+        {
+            self.add(code, body).map_err(|what| Stopped::Broken(Broken { offset, what }))?;
+        }
+        Ok(true)
+    }
+
+    /// Notes that a part of the file is not in the copy: with a loss at its place, if the file has a channel for losses.
+    fn left_out(&mut self, damage: Damage, reader: &Reader<File>) -> Result<(), Stopped> {
+        if damage.messages != Some(0)
+            && let Some(channel) = self.lost_channel.or_else(|| reader.lost_channel())
+            && self.describe(channel, reader)?
+        {
+            let (sequence, log_time) = self.last;
+            let loss = RecordedLoss::damage(sequence.wrapping_add(1), damage.messages);
+            let sequence = u32::try_from(loss.from_sequence & u64::from(u32::MAX)).unwrap_or(0);
+            let text = serde_json::to_vec(&loss)
+                .map_err(|error| Stopped::Unwritable(Unwritable::Other(error.to_string())))?;
+            let (channel_id, publish_time) = (channel, log_time);
+            let header = MessageHeader { channel_id, sequence, log_time, publish_time };
+            self.writer
+                .write_to_known_channel(&header, &text)
+                .map_err(|error| Stopped::Unwritable(error.into()))?;
+        }
+        if self.damages.len() < MOST_DAMAGES {
+            self.damages.push(damage);
         }
         Ok(())
     }

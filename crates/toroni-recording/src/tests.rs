@@ -130,6 +130,73 @@ fn hostile_files_are_refused_without_much_memory() {
     }
 }
 
+/// Returns the numbers of the messages that are read, and the damages.
+fn read(bytes: &[u8]) -> (Vec<u64>, Vec<reader::Damage>) {
+    let mut reader = Reader::open(Cursor::new(bytes), bytes.len() as u64, true).unwrap();
+    let (mut messages, mut damages) = (Vec::new(), Vec::new());
+    let mut last = 0;
+    while reader.load().unwrap() {
+        while let Some(item) = reader.next_item().unwrap() {
+            assert!(item.log_time >= last, "{item:?}");
+            last = item.log_time;
+            match item.kind {
+                ItemKind::Message => messages.push(item.log_time / 10),
+                ItemKind::Damage => damages.push(reader.damage().unwrap().clone()),
+                ItemKind::Loss | ItemKind::Note => {}
+            }
+        }
+    }
+    (messages, damages)
+}
+
+/// Bytes of a file are damaged in turn. What can be read is what was there, and what is missing is reported.
+#[test]
+fn a_damaged_byte_costs_at_most_its_chunk_and_is_reported() {
+    let bytes = file(Some(Compression::Lz4), true);
+    let (whole, none) = read(&bytes);
+    assert_eq!((whole.len(), none.len()), (300, 0));
+    let chunks = Reader::open(Cursor::new(&bytes), bytes.len() as u64, false).unwrap();
+    let chunks = chunks.summary.unwrap().chunks;
+    assert!(chunks.len() > 3);
+    let (first, last) = (chunks[0].offset, chunks[chunks.len() - 1]);
+    let end = last.offset + last.length;
+    let (mut exact, mut silent) = (0, 0);
+    for at in (first..end).step_by(5) {
+        let mut damaged = bytes.clone();
+        damaged[usize::try_from(at).unwrap()] ^= 0x10;
+        let (messages, damages) = read(&damaged);
+        let missing = 300 - messages.len() as u64;
+        assert!(missing <= 100, "byte {at}: {missing} messages");
+        assert!(messages.is_sorted(), "byte {at}");
+        match &damages[..] {
+            [] => silent += 1,
+            [damage] if damage.messages.is_some() => {
+                assert_eq!(damage.messages, Some(missing), "byte {at}: {damage}");
+                exact += 1;
+            }
+            [damage] => assert!(missing > 0, "byte {at}: {damage}"),
+            more => panic!("byte {at}: {more:?}"),
+        }
+        assert!(missing == 0 || !damages.is_empty(), "byte {at}");
+    }
+    // Times in indexes of messages and of chunks are not needed.
+    assert!(exact > silent, "{exact} exact, {silent} silent");
+}
+
+#[test]
+fn a_damaged_index_is_not_believed() {
+    let bytes = file(None, true);
+    let opened = |bytes: &[u8]| {
+        Reader::open(Cursor::new(bytes.to_vec()), bytes.len() as u64, false).unwrap().is_complete
+    };
+    assert!(opened(&bytes));
+    let summary = bytes.windows(10).rposition(|window| window == b"plant/a\0\0\0").unwrap();
+    let mut damaged = bytes;
+    damaged[summary] ^= 1;
+    assert!(!opened(&damaged));
+    assert_eq!(read(&damaged).0.len(), 300);
+}
+
 #[test]
 fn lengths_that_are_not_there_are_not_believed() {
     let chunk = |uncompressed: u64, compression: &str, compressed: u64, data: &[u8]| {
@@ -159,7 +226,9 @@ fn lengths_that_are_not_there_are_not_believed() {
         (chunk(8, "brotli", 8, &[0; 8]), "\"brotli\""),
     ] {
         let mut reader = Reader::open(Cursor::new(&bytes), bytes.len() as u64, false).unwrap();
-        let said = reader.load().unwrap_err().what;
+        assert!(reader.load().unwrap());
+        assert_eq!(reader.next_item().unwrap().unwrap().kind, ItemKind::Damage);
+        let said = &reader.damage().unwrap().broken.what;
         assert!(said.contains(why), "{said}");
         assert!(reader.chunk_capacity() <= MOST_BYTES);
     }

@@ -13,6 +13,8 @@ pub(crate) const RECORD_HEADER_BYTES: usize = 9;
 pub(crate) const MESSAGE_HEADER_BYTES: usize = 22;
 /// The last record of a complete file, with the magic after it.
 pub(crate) const FOOTER_BYTES: usize = 9 + 20 + 8;
+/// The bytes of it that its checksum covers.
+pub(crate) const FOOTER_COVERED_BYTES: u64 = 9 + 8 + 8;
 
 pub(crate) mod op {
     pub(crate) const HEADER: u8 = 0x01;
@@ -21,6 +23,7 @@ pub(crate) mod op {
     pub(crate) const CHANNEL: u8 = 0x04;
     pub(crate) const MESSAGE: u8 = 0x05;
     pub(crate) const CHUNK: u8 = 0x06;
+    pub(crate) const MESSAGE_INDEX: u8 = 0x07;
     pub(crate) const CHUNK_INDEX: u8 = 0x08;
     pub(crate) const STATISTICS: u8 = 0x0B;
     pub(crate) const METADATA: u8 = 0x0C;
@@ -228,7 +231,19 @@ pub(crate) fn metadata(body: &[u8]) -> Option<(String, BTreeMap<String, String>)
     Some((bytes.text()?.to_owned(), bytes.map()?))
 }
 
-/// Parses the footer: the offset of the summary, or 0.
-pub(crate) fn footer(body: &[u8]) -> Option<u64> {
-    Bytes(body).u64()
+/// Parses the footer: the offset of the summary, or 0, and its checksum, or 0.
+pub(crate) fn footer(body: &[u8]) -> Option<(u64, u32)> {
+    let mut bytes = Bytes(body);
+    let start = bytes.u64()?;
+    bytes.u64()?;
+    Some((start, bytes.u32()?))
+}
+
+/// Parses an index of messages: the channel, and how many it has in the chunk before.
+pub(crate) fn message_index(body: &[u8]) -> Option<(u16, u64)> {
+    /// Time and offset.
+    const ENTRY_BYTES: u64 = 16;
+    let mut bytes = Bytes(body);
+    let channel = bytes.u16()?;
+    Some((channel, u64::from(bytes.u32()?) / ENTRY_BYTES))
 }

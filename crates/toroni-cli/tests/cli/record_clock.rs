@@ -108,7 +108,7 @@ fn a_wall_clock_that_is_set_changes_neither_times_nor_a_replay() {
     clock.publish(&buses, "before");
     // Back by an hour, forward by two.
     for (number, (ahead, text)) in
-        [(-3600, "set back by 60"), (3600, "set forward by 2")].into_iter().enumerate()
+        [(-3600, "set back by"), (3600, "set forward by")].into_iter().enumerate()
     {
         clock.set(ahead);
         recorder.wait_for_error(text);
@@ -146,12 +146,12 @@ fn a_wall_clock_that_is_set_changes_neither_times_nor_a_replay() {
         let output = buses.run(arguments);
         assert!(output.status.success(), "{output:?}");
         let said = String::from_utf8_lossy(&output.stderr);
-        for text in ["set back by 60", "set forward by 2"] {
+        for text in ["set back by", "set forward by"] {
             assert!(said.contains(text) || arguments.contains(&"--start"), "{arguments:?}: {said}");
         }
     }
     let text = buses.succeed(&["replay", "--list", path]);
-    assert!(text.contains("set back by 60"), "{text}");
+    assert!(text.contains("set back by"), "{text}");
 }
 
 #[test]

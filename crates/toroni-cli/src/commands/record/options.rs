@@ -77,7 +77,7 @@ pub(crate) struct Record {
     /// Exit with code 3 if messages were lost
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Complete a file whose recorder was killed: writes a new file, and reports what was cut off
+    /// Complete a file that is damaged, or whose recorder was killed: writes a new file, and reports what is missing
     #[arg(long, conflicts_with_all = ["patterns", "exclude", "from", "duration", "count", "split", "keep", "trigger", "encoding", "schema", "gate", "strict", "ready_fd", "sync"])]
     pub(crate) repair: bool,
     /// Write a line to this inherited file descriptor when subscribed

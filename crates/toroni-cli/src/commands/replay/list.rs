@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
-use toroni_recording::reader::{ChannelKind, ItemKind, Reader};
+use toroni_recording::reader::{Broken, ChannelKind, ItemKind, Reader};
 use toroni_shell::failure::Failure;
 use toroni_shell::human;
 use toroni_shell::output::{Output, Table};
 
-/// The most notes of a file that are printed.
+/// The most notes and damaged parts of a file that are printed.
 const MOST_NOTES: usize = 1000;
 
 #[derive(Default)]
@@ -44,7 +44,8 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
     let mut topics: BTreeMap<(String, bool), Count> = BTreeMap::new();
     let (mut first, mut last) = (u64::MAX, 0);
     let (mut losses, mut lost_messages) = (0_u64, 0_u64);
-    let mut notes = Vec::new();
+    let (mut notes, mut damages) = (Vec::new(), Vec::new());
+    // Where it ends although there is more.
     let mut damage = None;
     'file: loop {
         match reader.load() {
@@ -65,6 +66,10 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
                 }
             };
             (first, last) = (first.min(item.log_time), last.max(item.log_time));
+            if item.kind == ItemKind::Damage {
+                damages.extend(reader.damage().filter(|_| damages.len() < MOST_NOTES).cloned());
+                continue;
+            }
             if item.kind == ItemKind::Note {
                 if let Some(note) = reader.note(&item)
                     && notes.len() < MOST_NOTES
@@ -97,9 +102,12 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
     }
     let messages: u64 = topics.values().map(|count| count.messages).sum();
     let span = last.saturating_sub(first);
-    let complete = reader.is_complete && damage.is_none();
+    let complete = reader.is_complete && damage.is_none() && damages.is_empty();
     let state = match &damage {
         None if complete => "complete".to_owned(),
+        None if !damages.is_empty() => {
+            "damaged: `toroni record --repair` copies what can be read".to_owned()
+        }
         None => "incomplete: `toroni record --repair` completes it".to_owned(),
         Some(broken) => format!("damaged at byte {}: {}", broken.offset, broken.what),
     };
@@ -122,6 +130,13 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
                 })
             })
             .collect();
+        let of_damages: Vec<_> = damages
+            .iter()
+            .map(|damage| {
+                let Broken { offset, what } = &damage.broken;
+                json!({"offset": offset, "what": what, "messages": damage.messages})
+            })
+            .collect();
         return output.json(&json!({
             "file": path.display().to_string(),
             "bytes": length,
@@ -134,6 +149,7 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
             "losses": losses,
             "lost_messages": lost_messages,
             "notes": of_notes,
+            "damage": of_damages,
             "bus": reader.notes.0.get("bus"),
             "host": reader.notes.0.get("host"),
             "previous": reader.notes.0.get("previous"),
@@ -155,6 +171,9 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
         human::count(losses),
         human::counted(lost_messages, "message")
     ))?;
+    for damage in &damages {
+        output.line(&format!("damage    {damage}"))?;
+    }
     for (time, note) in &notes {
         output.line(&format!("note      {}: {note}", human::rfc3339(*time)))?;
     }

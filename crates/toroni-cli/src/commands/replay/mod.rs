@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use steer::{Key, Keyboard, Line};
 use toroni::{Entry, Inlet, InletTopic, Origin, PublishError};
 use toroni_recording::format::{self, RecordedLoss};
-use toroni_recording::reader::Item;
+use toroni_recording::reader::{Item, ItemKind};
 use toroni_shell::failure::Failure;
 use toroni_shell::location::BusLocation;
 use toroni_shell::stop::{GracePeriod, Stop};
@@ -467,6 +467,14 @@ impl Player<'_> {
         let source = &self.sources[source];
         let loss =
             source.reader.loss(item).map_err(|broken| source::of_broken(&source.path, &broken))?;
+        if let Some(damage) = source.reader.damage().filter(|_| item.kind == ItemKind::Damage) {
+            if !self.arguments.quiet {
+                self.line.remark(&format!("{}: {damage}", source.path.display()));
+            }
+            if loss.messages == 0 {
+                return Ok(());
+            }
+        }
         match self.arguments.lost {
             OnLoss::Ignore => return Ok(()),
             OnLoss::Fail => {

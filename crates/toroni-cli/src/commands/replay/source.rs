@@ -189,6 +189,7 @@ impl Source {
             }
             let known = self.targets.get(usize::from(item.channel)).copied().flatten();
             let target = match known {
+                _ if item.kind == ItemKind::Damage => Target::Lost,
                 Some(target) => target,
                 None => self.target(&item, selection)?,
             };

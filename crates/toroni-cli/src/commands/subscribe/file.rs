@@ -5,6 +5,7 @@ use crate::commands::replay::options::By;
 use crate::commands::replay::source::{Selection, Source, Target, of_broken, remark};
 use std::path::Path;
 use toroni::{Pattern, ReceiveError};
+use toroni_recording::reader::ItemKind;
 use toroni_shell::exchange::{Loss, Shown};
 use toroni_shell::failure::Failure;
 use toroni_shell::note;
@@ -47,6 +48,7 @@ fn print_all(
 ) -> Result<(), Failure> {
     let mut selection = Selection::matching(patterns.to_vec());
     let wanted = arguments.count.unwrap_or(u64::MAX);
+    let wants_json = matches!(arguments.format(), Format::Json);
     let mut printed = 0;
     while printed < wanted && !stop.is_set() {
         source.load(&mut selection)?;
@@ -54,7 +56,13 @@ fn print_all(
         if target == Target::Lost {
             let loss = source.reader.loss(&item);
             let loss = Loss::from(&loss.map_err(|broken| of_broken(&source.path, &broken))?);
-            printer.loss(&loss, &text(&loss), arguments.quiet)?;
+            let damage = source.reader.damage().filter(|_| item.kind == ItemKind::Damage);
+            let text = damage.map_or_else(|| text(&loss), ToString::to_string);
+            if damage.is_some() && wants_json && !arguments.quiet {
+                // The line has no place for what is wrong.
+                note::loss(&text);
+            }
+            printer.loss(&loss, &text, arguments.quiet)?;
             if arguments.strict {
                 return Err(Failure::Lost("stopped at a loss because of --strict".to_owned()));
             }

@@ -1,0 +1,101 @@
+//! A recording with a damaged chunk: what can be read is read, what is missing is reported, and a repair copies the rest.
+
+use crate::record::{check_with_python, finish, listed, printed};
+use crate::support::{Buses, json_lines};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use toroni_testkit::Directory;
+
+const MESSAGES: u64 = 5000;
+
+/// Records messages, and damages a byte in the middle of them.
+fn damaged(buses: &Buses, files: &Directory, is_cut: bool) -> PathBuf {
+    let file = files.path().join("a.mcap");
+    buses.succeed(&["create", "default", "--policy", "wait:forever"]);
+    let recorder = buses.record(&file, &["--compress", "none", "--gate"]);
+    buses.succeed(&["pub", "t", "--size", "1000", "--repeat", &MESSAGES.to_string()]);
+    finish(recorder);
+    assert_eq!(printed(buses, &file).len() as u64, MESSAGES);
+    let mut bytes = fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    if is_cut {
+        bytes.truncate(bytes.len() - 1);
+    }
+    fs::write(&file, &bytes).unwrap();
+    file
+}
+
+/// Returns how many messages the lines have, and how many they report as lost. Together, their sequences have no gap.
+fn counted(lines: &[Value]) -> (u64, u64) {
+    let (mut messages, mut lost) = (0, 0);
+    for line in lines {
+        if let Some(loss) = line.get("lost") {
+            lost += loss["messages"].as_str().unwrap().parse::<u64>().unwrap();
+        } else {
+            assert_eq!(line["sequence"], (messages + lost).to_string());
+            messages += 1;
+        }
+    }
+    (messages, lost)
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn what_is_whole_is_read_and_copied() {
+    for is_cut in [false, true] {
+        let (buses, files) = (Buses::new(), Directory::new());
+        let file = damaged(&buses, &files, is_cut);
+        let output = buses.run(&["sub", "--json", "--file", text(&file)]);
+        assert!(output.status.success(), "{}", said(&output));
+        let (messages, lost) = counted(&json_lines(&output.stdout));
+        assert!(lost > 500 && messages > 3000 && messages + lost == MESSAGES, "{messages}, {lost}");
+        let missing = format!(
+            "{}{:03} messages are missing",
+            if lost < 1000 { "" } else { "1," },
+            lost % 1000
+        );
+        assert!(said(&output).contains(&missing), "{missing}: {}", said(&output));
+        assert!(said(&output).contains("damaged at byte"), "{}", said(&output));
+        let strict = buses.run(&["sub", "--strict", "--file", text(&file)]);
+        assert_eq!(strict.status.code(), Some(3), "{}", said(&strict));
+
+        let list = listed(&buses, &file);
+        assert_eq!(list["complete"], false, "{list}");
+        assert_eq!(list["messages"], messages, "{list}");
+        assert_eq!(list["damage"][0]["messages"], lost, "{list}");
+        assert!(buses.succeed(&["replay", "--list", text(&file)]).contains(&missing));
+
+        // Subscribers of the bus get the loss.
+        buses.succeed(&["create", "copy", "--policy", "wait:forever"]);
+        let subscriber = buses.subscribe(&["-b", "copy", "--json", "-n", &messages.to_string()]);
+        let replay = buses.run(&["-b", "copy", "replay", text(&file), "--speed", "max"]);
+        assert!(replay.status.success() && said(&replay).contains(&missing), "{}", said(&replay));
+        let received = json_lines(&subscriber.finish().stdout);
+        let losses: Vec<&Value> = received.iter().filter_map(|line| line.get("lost")).collect();
+        assert_eq!(losses.len(), 1, "{losses:?}");
+        assert_eq!(losses[0]["messages"], lost.to_string());
+        let fail = ["-b", "copy", "replay", text(&file), "--speed", "max", "--lost", "fail"];
+        assert_eq!(buses.run(&fail).status.code(), Some(3));
+
+        let repair = buses.run(&["record", "--repair", text(&file)]);
+        assert!(repair.status.success(), "{}", said(&repair));
+        assert!(said(&repair).contains(&missing), "{}", said(&repair));
+        let repaired = files.path().join("a.repaired.mcap");
+        let list = listed(&buses, &repaired);
+        assert_eq!((&list["complete"], &list["messages"]), (&true.into(), &messages.into()));
+        assert_eq!(counted(&printed(&buses, &repaired)), (messages, lost));
+        check_with_python(&buses, &repaired);
+        let again = buses.run(&["record", "--repair", text(&repaired)]);
+        assert!(said(&again).contains("nothing to repair"), "{}", said(&again));
+    }
+}
