@@ -23,8 +23,8 @@ pub(crate) const TABLE: &[Exits] = &[
     #[cfg(feature = "record")]
     Exits::new(
         "record",
-        "everything was recorded until --count, --duration or --after",
-        "failure, such as a full disk; the file is finished with what fits",
+        "everything was recorded until --count, --duration or --after; --control was done",
+        "failure, such as a full disk or --min-free; the file is finished with what fits",
     )
     .lost("messages were lost, with --strict")
     .ended_by_signal("without --count and --duration"),

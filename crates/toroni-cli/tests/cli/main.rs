@@ -26,6 +26,8 @@ mod record;
 #[cfg(feature = "record")]
 mod record_clock;
 #[cfg(feature = "record")]
+mod record_control;
+#[cfg(feature = "record")]
 mod record_damage;
 #[cfg(feature = "record")]
 mod record_faults;

@@ -439,8 +439,16 @@ fn the_examples_of_the_help_run_as_written() {
     let bytes = std::fs::read(&killed).unwrap();
     std::fs::write(&killed, &bytes[..bytes.len() - 1]).unwrap();
     let examples = buses.examples("record");
-    assert_eq!(examples.len(), 6, "{examples:?}");
+    assert_eq!(examples.len(), 7, "{examples:?}");
     for example in &examples {
+        if example.contains("--control") {
+            let recorder = buses.record(&files.path().join("log.mcap"), &["--split", "1h"]);
+            let mut command = buses.shell(&format!("exec {example}"));
+            let mut control = Process::start(command.current_dir(files.path()));
+            assert!(control.wait().success(), "{example}: {}", control.errors());
+            finish(recorder);
+            continue;
+        }
         // The signal is for the recorder, not for a shell that waits for it.
         let mut command = buses.shell(&format!("exec {example}"));
         let mut recorder = Process::start(command.current_dir(files.path()));

@@ -32,10 +32,7 @@ impl Disk {
 
     /// Writes a file that takes all the space but for some.
     fn fill(&self, but_for: u64) {
-        let free = {
-            let found = rustix::fs::statvfs(&self.path).unwrap();
-            found.f_bavail * found.f_frsize
-        };
+        let free = free(self);
         fs::write(self.path.join("filler"), vec![0; usize::try_from(free - but_for).unwrap()])
             .unwrap();
     }
@@ -106,6 +103,43 @@ fn the_limit_for_files_ends_the_file_in_order() {
     let bytes = fs::metadata(&file).unwrap().len();
     assert!((2 << 20..=4 << 20).contains(&bytes), "{bytes}");
     check_with_python(&buses, &file);
+}
+
+fn free(disk: &Disk) -> u64 {
+    let found = rustix::fs::statvfs(&disk.path).unwrap();
+    found.f_bavail * found.f_frsize
+}
+
+#[test]
+fn space_is_kept_free() {
+    const LEAST: u64 = 24 << 20;
+    let Some(disk) = Disk::new("40m") else { return };
+    let buses = Buses::new();
+    buses.succeed(&["create", "default", "--policy", "wait:forever"]);
+    let file = disk.path.join("a.mcap");
+    let whole = ["--compress", "none", "--gate", "--min-free", "24MiB"];
+    let said = record_until_full(&buses, buses.record(&file, &whole));
+    assert!(said.contains("less than 24 MiB (--min-free)"), "{said}");
+    assert_eq!(listed(&buses, &file)["complete"], true);
+    // A buffer and what is reserved may come before it looks.
+    assert!((LEAST / 2..LEAST + (8 << 20)).contains(&free(&disk)), "{}", free(&disk));
+    fs::remove_file(&file).unwrap();
+
+    // The oldest parts are removed, and it continues.
+    let parts = [&whole[..], &["--split", "1MiB", "--keep", "100"]].concat();
+    let recorder = buses.record(&file, &parts);
+    buses.succeed(&["pub", "u", "--size", "10000", "--repeat", "4000"]);
+    finish(recorder);
+    let names = names(&disk.path);
+    assert!((5..=20).contains(&names.len()) && names[0].as_str() > "a.0010.mcap", "{names:?}");
+    let last = printed(&buses, &disk.path.join(&names[names.len() - 1]));
+    assert_eq!(last.last().unwrap()["topic"], "u");
+    assert!(free(&disk) >= LEAST / 2, "{}", free(&disk));
+
+    // There is nothing to remove: only the part that is being written.
+    let all = [&whole[..4], &["1GiB", "--split", "1MiB", "--keep", "2"]].concat();
+    let said = record_until_full(&buses, buses.record(&disk.path.join("b.mcap"), &all));
+    assert!(said.contains("less than 1 GiB (--min-free)"), "{said}");
 }
 
 #[test]

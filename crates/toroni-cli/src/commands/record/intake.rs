@@ -1,6 +1,7 @@
 //! From the ring to buffers: copies messages in runs, and validates each run before its buffer is handed on.
 
 use super::clock::Clock;
+use super::control::Request;
 use super::trigger;
 use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -42,6 +43,13 @@ pub(super) enum What {
     Note(RecordedNote),
 }
 
+/// A pause of the recording.
+struct Pause {
+    began_ns: u64,
+    /// Messages that were left out.
+    messages: u64,
+}
+
 /// Messages on their way to the writer.
 #[derive(Default)]
 pub(super) struct Buffer {
@@ -53,6 +61,8 @@ pub(super) struct Buffer {
     pub(super) losses: Vec<RecordedLoss>,
     /// Topics that the writer does not know yet, in the order of their numbers.
     pub(super) topics: Vec<Topic>,
+    /// What the writer is asked to do after the entries.
+    pub(super) requests: Vec<Request>,
     /// Whether this is the last buffer of a capture: the writer finishes the file.
     pub(super) ends_file: bool,
 }
@@ -63,7 +73,7 @@ impl Buffer {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty() && !self.ends_file
+        self.entries.is_empty() && self.requests.is_empty() && !self.ends_file
     }
 
     /// Adds space for a payload.
@@ -85,6 +95,7 @@ impl Buffer {
         self.origins.clear();
         self.losses.clear();
         self.topics.clear();
+        self.requests.clear();
         self.ends_file = false;
     }
 }
@@ -116,6 +127,7 @@ pub(super) struct Intake {
     log_time: u64,
     /// When messages of the past came, oldest first: those up to a mark's position came at its time.
     pub(super) past: VecDeque<Mark>,
+    pause: Option<Pause>,
     /// The sequence after the last message.
     next_sequence: u64,
     pub(super) messages: u64,
@@ -148,6 +160,7 @@ impl Intake {
             clock: Clock::start(),
             log_time: 0,
             past: VecDeque::new(),
+            pause: None,
             next_sequence: sequence,
             messages: 0,
             bytes: 0,
@@ -165,7 +178,7 @@ impl Intake {
     ) -> Result<bool, Failure> {
         let (bytes, entries) = (self.buffer.used, self.buffer.entries.len());
         let origins = self.buffer.origins.len();
-        let (mut messages, mut reached_end) = (0, false);
+        let (mut messages, mut left_out, mut reached_end) = (0, 0, false);
         let before = self.next_sequence;
         while messages < limit && !self.buffer.is_full() {
             let Some(message) = run.next() else { break };
@@ -178,6 +191,10 @@ impl Intake {
             let Some(topic) = self.topic(message.topic(), message.to_descendants()) else {
                 continue;
             };
+            if self.pause.is_some() {
+                left_out += 1;
+                continue;
+            }
             self.fired |= self.fires.get(topic as usize).copied().unwrap_or(false);
             let log_time = self.time_of(message.position());
             let payload = message.payload();
@@ -212,6 +229,9 @@ impl Intake {
             self.loss(error)?;
             return Ok(reached_end);
         }
+        if let Some(pause) = &mut self.pause {
+            pause.messages = pause.messages.saturating_add(left_out);
+        }
         self.messages += messages;
         self.bytes += (self.buffer.used - bytes) as u64;
         self.hand_on_if_due()?;
@@ -227,6 +247,10 @@ impl Intake {
             ReceiveError::Lost(lost) => RecordedLoss::on_the_way(self.next_sequence, lost),
             _ => return Err(error.into()),
         };
+        if let Some(pause) = &mut self.pause {
+            pause.messages = pause.messages.saturating_add(loss.messages);
+            return Ok(());
+        }
         if !self.quiet {
             toroni_shell::note::loss(&error.to_string());
         }
@@ -347,8 +371,32 @@ impl Intake {
         self.full.send(buffer).map_err(|_| writer_ended())
     }
 
-    /// Ends the file: the next message begins another one.
+    /// Begins a pause. Returns whether there was none.
+    pub(super) fn pause(&mut self) -> bool {
+        if self.pause.is_some() {
+            return false;
+        }
+        self.note(RecordedNote::Paused);
+        self.pause = Some(Pause { began_ns: self.log_time, messages: 0 });
+        true
+    }
+
+    /// Ends the pause. Returns whether there was one.
+    pub(super) fn resume(&mut self) -> bool {
+        let Some(Pause { began_ns, messages }) = self.pause.take() else { return false };
+        let paused_ns = self.clock.now_ns().saturating_sub(began_ns);
+        self.note(RecordedNote::Resumed { messages, paused_ns });
+        true
+    }
+
+    /// Hands something on to the writer, after what was taken before.
+    pub(super) fn ask(&mut self, request: Request) {
+        self.buffer.requests.push(request);
+    }
+
+    /// Ends the file: the next message begins another one. A pause ends with it.
     pub(super) fn end_file(&mut self) -> Result<(), Failure> {
+        self.resume();
         self.buffer.ends_file = true;
         self.hand_on()
     }

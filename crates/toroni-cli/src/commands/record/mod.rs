@@ -4,16 +4,19 @@
 //! files of them. A slow disk is no slow reader until all buffers between them are full.
 
 mod clock;
+mod control;
 mod intake;
 pub(crate) mod options;
 mod split;
 mod trigger;
 
 use crate::opening::{self, Awaited};
+use control::{Action, Control, Request};
 use intake::{BUFFERS, Buffer, HAND_ON_AFTER, Intake};
 use options::Record;
 use split::{Report, Series};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -31,16 +34,21 @@ use trigger::Trigger;
 
 /// Records until the arguments or a signal end it.
 pub(crate) fn run(location: &BusLocation, arguments: &Record) -> Result<(), Failure> {
+    if let [file, command] = &arguments.control[..] {
+        return control::send(Path::new(file), &command.to_string_lossy());
+    }
+    // The definitions of the options require it.
+    let file = arguments.file.as_deref().unwrap_or(Path::new(""));
     if arguments.repair {
         let stop = Stop::install(GracePeriod::Unlimited)?;
-        return toroni_recording::repair::run(&arguments.file, &stop);
+        return toroni_recording::repair::run(file, &stop);
     }
     let ready = ReadyFd::claim(arguments.ready_fd)?;
     toroni_shell::location::patterns(&arguments.patterns)?;
-    if arguments.split.is_none() && arguments.file.exists() {
+    if arguments.split.is_none() && file.exists() {
         return Err(Failure::Failed(format!(
             "{} exists: choose another name, or remove it",
-            arguments.file.display()
+            file.display()
         )));
     }
     let stop = Stop::install(GracePeriod::Unlimited)?;
@@ -58,7 +66,8 @@ pub(crate) fn run(location: &BusLocation, arguments: &Record) -> Result<(), Fail
     let mut subscriber = subscribe(&bus, arguments, start, &[])?;
     let stats = bus.stats()?;
     let description = arguments.description(notes(&bus, arguments, stats.sequence))?;
-    let mut series = Series::new(&arguments.file, description, arguments.split, arguments.keep);
+    let control = Control::start(file)?;
+    let mut series = Series::new(file, description, arguments);
     if arguments.trigger.is_empty() {
         series.begin()?;
     }
@@ -82,6 +91,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Record) -> Result<(), Fail
         arguments,
         stop: &stop,
         writer: &writer,
+        control: &control,
         intake,
         started: Instant::now(),
     };
@@ -94,7 +104,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Record) -> Result<(), Fail
     });
     // Publishers need not wait for it any longer.
     drop(subscriber);
-    let handed_on = session.intake.hand_on();
+    let handed_on = session.intake.end_file();
     let (messages, lost) = (session.intake.messages, session.intake.lost);
     // The writer ends when the intake is gone.
     drop(session);
@@ -183,6 +193,7 @@ struct Session<'a> {
     arguments: &'a Record,
     stop: &'a Stop,
     writer: &'a JoinHandle<Result<Report, Failure>>,
+    control: &'a Control,
     intake: Intake,
     started: Instant,
 }
@@ -202,6 +213,12 @@ impl Session<'_> {
         let mut end = u64::MAX;
         let mut fired = Instant::now();
         loop {
+            while let Some(request) = self.control.next() {
+                if request.action == Action::Snapshot && is_triggered {
+                    fired = Instant::now();
+                }
+                self.handle(request, is_triggered);
+            }
             if end == u64::MAX
                 && (self.is_over() || is_triggered && fired.elapsed() >= self.arguments.after)
             {
@@ -238,6 +255,25 @@ impl Session<'_> {
                 Err(error) => self.intake.loss(error)?,
             }
         }
+    }
+
+    /// Does what is asked of the recorder while it records.
+    fn handle(&mut self, request: Request, is_triggered: bool) {
+        let answer = match request.action {
+            Action::Split if self.arguments.split.is_none() => {
+                Err("it was started without --split".to_owned())
+            }
+            Action::Snapshot if !is_triggered => {
+                Err("it was started without --trigger: it records everything".to_owned())
+            }
+            // The writer answers.
+            Action::Split | Action::Snapshot => return self.intake.ask(request),
+            Action::Pause | Action::Toggle if self.intake.pause() => Ok("paused".to_owned()),
+            Action::Resume | Action::Toggle if self.intake.resume() => Ok("resumed".to_owned()),
+            Action::Pause => Ok("it was paused before".to_owned()),
+            Action::Resume | Action::Toggle => Ok("it was not paused".to_owned()),
+        };
+        request.answer(answer);
     }
 
     /// Returns how long nothing is due.
@@ -278,7 +314,7 @@ impl Session<'_> {
                 subscriber.add_pattern(pattern.as_str())?;
             }
             if !self.arguments.quiet {
-                note::remark("a message matches --trigger: recording");
+                note::remark("triggered: recording");
             }
             self.record(&mut subscriber, true)?;
             let is_last = self.arguments.split.is_none()
@@ -300,6 +336,13 @@ impl Session<'_> {
         trigger: &mut Trigger<'_>,
     ) -> Result<bool, Failure> {
         while !self.is_over() {
+            while let Some(request) = self.control.next() {
+                if request.action == Action::Snapshot {
+                    self.intake.ask(request);
+                    return Ok(true);
+                }
+                request.answer(Err("nothing is recorded: it waits for --trigger".to_owned()));
+            }
             match watcher.receive_in_place_timeout(toroni_shell::stop::CHECK_EVERY) {
                 Ok(Some(run)) => {
                     let mut fires = false;

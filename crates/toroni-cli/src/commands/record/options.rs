@@ -3,6 +3,7 @@
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use toroni::{Pattern, Start};
@@ -19,16 +20,24 @@ use toroni_shell::human::{parse_bytes, parse_interval};
   toroni record log.mcap --split 1GiB --keep 24      log.0001.mcap, log.0002.mcap, …
   toroni record fault.mcap --trigger 'alarm/**' --before 10s --after 5s
   toroni record --repair killed.mcap                 writes killed.repaired.mcap, complete and with an index
+  toroni record --control log.mcap split             begins the next file of the recorder of log.mcap
 
 The file is MCAP (https://mcap.dev), which Foxglove and libraries for C++, Python, Go and TypeScript read. `toroni \
 replay` plays it back, and `toroni sub --file` prints it.
 
 record does not make publishers wait (--gate changes that). If they overtake it, it reports the loss, writes the loss \
-to the file, and continues. If it is killed, the file is readable up to the last second.")]
+to the file, and continues. If it is killed, the file is readable up to the last second.
+
+Commands of --control FILE, where FILE is the one that the recorder was started with:
+  split     begin the next file (--split); the signal SIGUSR1 does the same
+  pause     leave out messages, and note in the file how many
+  resume    end the pause; SIGUSR2 pauses and resumes
+  snapshot  record as if a message had matched --trigger: what was before, and what comes within --after
+The exit code is 0 if the recorder has done it.")]
 pub(crate) struct Record {
     /// File to create; it must not exist
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "control")]
+    pub(crate) file: Option<PathBuf>,
     /// Topics to record, such as plant/** [default: **]
     #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**", add = ArgValueCompleter::new(complete::topics))]
     pub(crate) patterns: Vec<String>,
@@ -56,6 +65,9 @@ pub(crate) struct Record {
     /// Keep only the newest N files of --split, counting those of earlier runs
     #[arg(long, value_name = "N", requires = "split", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) keep: Option<u32>,
+    /// Keep this much of the disk free: with --keep, by removing the oldest files; then, and without --keep, by ending
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) min_free: Option<u64>,
     /// Write nothing until a message matches; repeatable
     #[arg(long, value_name = "PATTERN", conflicts_with_all = ["from", "gate"])]
     pub(crate) trigger: Vec<Pattern>,
@@ -78,8 +90,11 @@ pub(crate) struct Record {
     #[arg(long)]
     pub(crate) strict: bool,
     /// Complete a file that is damaged, or whose recorder was killed: writes a new file, and reports what is missing
-    #[arg(long, conflicts_with_all = ["patterns", "exclude", "from", "duration", "count", "split", "keep", "trigger", "encoding", "schema", "gate", "strict", "ready_fd", "sync"])]
+    #[arg(long, conflicts_with_all = ["patterns", "exclude", "from", "duration", "count", "split", "keep", "min_free", "trigger", "encoding", "schema", "gate", "strict", "ready_fd", "sync"])]
     pub(crate) repair: bool,
+    /// Tell the recorder that was started with FILE: split, pause, resume or snapshot (see below)
+    #[arg(long, num_args = 2, value_names = ["FILE", "COMMAND"], conflicts_with_all = ["file", "repair", "exclude", "from", "duration", "count", "compress", "split", "keep", "min_free", "trigger", "encoding", "schema", "gate", "strict", "ready_fd", "sync"])]
+    pub(crate) control: Vec<OsString>,
     /// Write a line to this inherited file descriptor when subscribed
     #[arg(long, value_name = "FD")]
     pub(crate) ready_fd: Option<i32>,

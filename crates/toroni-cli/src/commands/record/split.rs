@@ -1,17 +1,20 @@
 //! The thread that writes: takes buffers, writes files one after the other, and removes the oldest.
 
+use super::control::{Action, Request};
 use super::intake::{Buffer, What};
-use super::options::Split;
+use super::options::{Record, Split};
+use rustix::fs::statvfs;
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use toroni_recording::file::Topic;
 use toroni_recording::file::{Description, Part, Totals, Unwritable, failure};
 use toroni_recording::format::{CLOCK_OFFSET, OriginRun, RecordedNote};
 use toroni_shell::failure::Failure;
+use toroni_shell::human;
 
 /// The most channels of a file, with a reserve. MCAP numbers them with 16 bits.
 const MOST_CHANNELS: usize = 65_000;
@@ -25,6 +28,15 @@ pub(super) struct Report {
     pub(super) totals: Totals,
     pub(super) length: u64,
     pub(super) files: Vec<PathBuf>,
+}
+
+/// How long a file system may take until the space of a removed file is free.
+const SPACE_COMES_WITHIN: Duration = Duration::from_secs(1);
+
+/// Returns how much space a file system has for this user.
+fn free_bytes(directory: &Path) -> Option<u64> {
+    let found = statvfs(directory).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 /// Returns what the names of all parts begin with.
@@ -68,6 +80,9 @@ pub(super) struct Series {
     description: Description,
     split: Option<Split>,
     keep: Option<usize>,
+    min_free: Option<u64>,
+    /// When a file was removed whose space was not free at once.
+    waits_for_space: Option<Instant>,
     /// Whether there is a new file after each one that ends, and files have numbers.
     is_numbered: bool,
     number: u32,
@@ -80,12 +95,8 @@ pub(super) struct Series {
 }
 
 impl Series {
-    pub(super) fn new(
-        path: &Path,
-        description: Description,
-        split: Option<Split>,
-        keep: Option<u32>,
-    ) -> Self {
+    pub(super) fn new(path: &Path, description: Description, arguments: &Record) -> Self {
+        let Record { split, keep, min_free, .. } = *arguments;
         let is_numbered = split.is_some();
         // Parts of earlier runs: the numbers continue after them, and they count for `keep`.
         let earlier = if is_numbered { parts(path) } else { Vec::new() };
@@ -94,6 +105,8 @@ impl Series {
             description,
             split,
             keep: keep.and_then(|keep| usize::try_from(keep).ok()),
+            min_free,
+            waits_for_space: None,
             is_numbered,
             number: earlier.last().map_or(0, |(number, _)| *number),
             part: None,
@@ -151,11 +164,57 @@ impl Series {
         }
         // The file that comes next counts, too.
         while self.keep.is_some_and(|keep| self.kept.len() > keep) {
-            let Some(oldest) = self.kept.pop_front() else { break };
-            if let Err(error) = std::fs::remove_file(&oldest) {
-                toroni_shell::note::remark(&format!("cannot remove {}: {error}", oldest.display()));
-            }
+            self.remove_oldest();
         }
+        Ok(())
+    }
+
+    fn remove_oldest(&mut self) {
+        let Some(oldest) = self.kept.pop_front() else { return };
+        if let Err(error) = std::fs::remove_file(&oldest) {
+            toroni_shell::note::remark(&format!("cannot remove {}: {error}", oldest.display()));
+        }
+    }
+
+    /// Keeps space free on the disk, as `--min-free` says.
+    fn keep_free(&mut self) -> Result<(), Failure> {
+        let (Some(least), Some(part)) = (self.min_free, &self.part) else { return Ok(()) };
+        let path = part.path.clone();
+        let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new("."));
+        // If the directory is gone, the next part says so.
+        while let Some(free) = free_bytes(directory)
+            && free < least
+        {
+            if self.waits_for_space.is_some_and(|since| since.elapsed() < SPACE_COMES_WITHIN) {
+                return Ok(());
+            }
+            // The last one is that which is being written.
+            if self.keep.is_none() || self.kept.len() <= 1 {
+                let (free, least) = (human::bytes(free), human::bytes(least));
+                return Err(Failure::Failed(format!(
+                    "the recording has ended: the disk of {} has {free} free, less than {least} (--min-free)",
+                    path.display()
+                )));
+            }
+            self.remove_oldest();
+            // Some file systems give the space back later, and a program may read the file.
+            let is_later = free_bytes(directory).is_none_or(|now| now <= free);
+            self.waits_for_space = is_later.then(Instant::now);
+        }
+        Ok(())
+    }
+
+    /// Does what a request asks of the writer.
+    fn handle(&mut self, request: &Request) -> Result<(), Failure> {
+        if request.action == Action::Split && self.part.is_some() {
+            self.end("split")?;
+            self.begin()?;
+        }
+        request.answer(Ok(match &self.part {
+            Some(part) => format!("recording to {}", part.path.display()),
+            None => "recording: the next message begins the file".to_owned(),
+        }));
         Ok(())
     }
 
@@ -183,11 +242,12 @@ impl Series {
             match full.recv_timeout(wait) {
                 Ok(mut buffer) => {
                     self.write(&mut buffer)?;
+                    self.keep_free()?;
                     buffer.clear();
                     // The intake may have ended.
                     let _ = free.send(buffer);
                 }
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => self.keep_free()?,
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             wait = match &mut self.part {
@@ -231,6 +291,9 @@ impl Series {
             };
             written.map_err(|error| self.describe(&error))?;
         }
+        for request in &buffer.requests {
+            self.handle(request)?;
+        }
         if buffer.ends_file {
             self.end("finished")?;
         }
@@ -243,8 +306,8 @@ impl Series {
         let Totals { messages, bytes, .. } = part.totals;
         Failure::Failed(format!(
             "{text}; the file ends after {} with {}",
-            toroni_shell::human::counted(messages, "message"),
-            toroni_shell::human::bytes(bytes)
+            human::counted(messages, "message"),
+            human::bytes(bytes)
         ))
     }
 

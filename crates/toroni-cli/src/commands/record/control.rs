@@ -1,0 +1,285 @@
+//! Control of a recorder that runs: `toroni record --control FILE COMMAND`, and signals.
+//!
+//! The recorder listens on a socket in the abstract namespace, so no file is left of one that was killed. The name of the socket
+//! stands for the directory and the name of FILE, however they are written. Only the user of the recorder, and root, may
+//! use it.
+
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
+use signal_hook::consts::{SIGUSR1, SIGUSR2};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::os::linux::fs::MetadataExt;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::time::Duration;
+use toroni_shell::failure::Failure;
+use toroni_shell::note;
+
+/// How long a recorder may take to answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// The most bytes of a command, and of an answer.
+const MOST_BYTES: u64 = 8192;
+
+/// What can be asked of a recorder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Split,
+    Pause,
+    Resume,
+    /// Pauses, or resumes.
+    Toggle,
+    Snapshot,
+}
+
+/// The commands, in the order of the help.
+const COMMANDS: [(&str, Action); 4] = [
+    ("split", Action::Split),
+    ("pause", Action::Pause),
+    ("resume", Action::Resume),
+    ("snapshot", Action::Snapshot),
+];
+
+fn parse(command: &str) -> Option<Action> {
+    COMMANDS.iter().find(|(name, _)| *name == command).map(|(_, action)| *action)
+}
+
+/// What was done, or why not.
+type Answer = Result<String, String>;
+
+/// Something that a command or a signal asks of the recorder.
+pub(super) struct Request {
+    pub(super) action: Action,
+    /// `None` for a signal, whose answer is a remark.
+    reply: Option<SyncSender<Answer>>,
+}
+
+impl Request {
+    pub(super) fn answer(&self, answer: Answer) {
+        match &self.reply {
+            // The program that asked may have gone.
+            Some(reply) => drop(reply.try_send(answer)),
+            None => match answer {
+                // The note in the file was reported.
+                Ok(_) if self.action == Action::Toggle => {}
+                Ok(text) => note::remark(&text),
+                Err(text) => note::remark(&format!("the signal was ignored: {text}")),
+            },
+        }
+    }
+}
+
+/// The recorder's end.
+pub(super) struct Control {
+    requests: Receiver<Request>,
+    split: Arc<AtomicBool>,
+    toggle: Arc<AtomicBool>,
+}
+
+impl Control {
+    /// Listens for commands, and handles signals. Fails if another recorder was started with this file.
+    pub(super) fn start(file: &Path) -> Result<Self, Failure> {
+        let failed =
+            |what: &str, error: io::Error| Failure::Failed(format!("cannot {what}: {error}"));
+        let (split, toggle) = (Arc::default(), Arc::default());
+        for (signal, flag) in [(SIGUSR1, &split), (SIGUSR2, &toggle)] {
+            signal_hook::flag::register(signal, Arc::clone(flag))
+                .map_err(|error| failed("install a signal handler", error))?;
+        }
+        let (sender, requests) = mpsc::channel();
+        // Where there is no directory, the file cannot be created either. That error says more.
+        if let Ok(address) = address(file)
+            && let Some(listener) = listen(file, &address)?
+        {
+            std::thread::Builder::new()
+                .name("control".to_owned())
+                .spawn(move || serve(&listener, &sender))
+                .map_err(|error| failed("start a thread", error))?;
+        }
+        Ok(Self { requests, split, toggle })
+    }
+
+    /// Returns the next request.
+    pub(super) fn next(&self) -> Option<Request> {
+        let by_signal = |flag: &AtomicBool, action| {
+            flag.swap(false, Ordering::Relaxed).then_some(Request { action, reply: None })
+        };
+        by_signal(&self.split, Action::Split)
+            .or_else(|| by_signal(&self.toggle, Action::Toggle))
+            .or_else(|| self.requests.try_recv().ok())
+    }
+}
+
+/// Returns the socket of the recorders of a file: its directory as the kernel numbers it, and its name.
+fn address(file: &Path) -> io::Result<SocketAddr> {
+    let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new(".")).metadata()?;
+    // FNV-1a: names are longer than a socket's may be.
+    let name = file.file_name().unwrap_or_default().as_bytes();
+    let hash = name.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
+    });
+    let (device, inode) = (directory.st_dev(), directory.st_ino());
+    SocketAddr::from_abstract_name(format!("toroni-record/{device:x}/{inode:x}/{hash:016x}"))
+}
+
+/// Returns the process at the other end, and whether it is one of this user or of root.
+fn peer(socket: impl AsFd) -> (String, bool) {
+    match socket_peercred(socket) {
+        Ok(peer) => {
+            let is_trusted = peer.uid == geteuid() || peer.uid.is_root();
+            let (pid, user) = (peer.pid.as_raw_nonzero(), peer.uid.as_raw());
+            (format!("process {pid} of user {user}"), is_trusted)
+        }
+        Err(_) => ("an unknown process".to_owned(), false),
+    }
+}
+
+/// Takes the name of the socket. Returns `None`, after it has said so, if a process of another user has it: that must not
+/// prevent a recording.
+fn listen(file: &Path, address: &SocketAddr) -> Result<Option<UnixListener>, Failure> {
+    let error = match UnixListener::bind_addr(address) {
+        Ok(listener) => return Ok(Some(listener)),
+        Err(error) => error,
+    };
+    let file = file.display();
+    if error.kind() == io::ErrorKind::AddrInUse
+        && let Ok(other) = UnixStream::connect_addr(address)
+        && let (process, true) = peer(&other)
+    {
+        return Err(Failure::Failed(format!(
+            "another recorder was started with {file} ({process}): end it, or choose another name"
+        )));
+    }
+    note::remark(&format!("`toroni record --control {file}` will not work: {error}"));
+    Ok(None)
+}
+
+/// Answers one program after the other.
+fn serve(listener: &UnixListener, requests: &Sender<Request>) {
+    for stream in listener.incoming() {
+        let Ok(stream) = stream else {
+            // Without descriptors, there is nothing to do but wait.
+            std::thread::sleep(Duration::from_millis(100));
+            continue;
+        };
+        let answer = match asked(&stream) {
+            Ok(action) => hand_on(action, requests),
+            Err(why) => Err(why),
+        };
+        let text = match answer {
+            Ok(text) => format!("ok {text}\n"),
+            Err(text) => format!("error {text}\n"),
+        };
+        // The program may have gone.
+        let _ = (&stream).write_all(text.as_bytes());
+    }
+}
+
+fn asked(stream: &UnixStream) -> Result<Action, String> {
+    let (process, is_trusted) = peer(stream);
+    if !is_trusted {
+        return Err(format!("only the user of the recorder may control it, not {process}"));
+    }
+    let limits = stream
+        .set_read_timeout(Some(ANSWERS_WITHIN))
+        .and_then(|()| stream.set_write_timeout(Some(ANSWERS_WITHIN)));
+    let command = limits.and_then(|()| line(stream));
+    let command = command.map_err(|error| format!("the command cannot be read: {error}"))?;
+    parse(&command)
+        .ok_or_else(|| format!("this version of the recorder has no command {command:?}"))
+}
+
+fn line(stream: &UnixStream) -> io::Result<String> {
+    let mut line = String::new();
+    BufReader::new(stream.take(MOST_BYTES)).read_line(&mut line)?;
+    Ok(line.trim_end().to_owned())
+}
+
+fn hand_on(action: Action, requests: &Sender<Request>) -> Answer {
+    let (reply, answer) = mpsc::sync_channel(1);
+    if requests.send(Request { action, reply: Some(reply) }).is_err() {
+        return Err("the recorder ends".to_owned());
+    }
+    match answer.recv_timeout(ANSWERS_WITHIN) {
+        Ok(answer) => answer,
+        Err(RecvTimeoutError::Timeout) => {
+            Err("the recorder has not done it yet: its disk may be slow".to_owned())
+        }
+        Err(RecvTimeoutError::Disconnected) => Err("the recorder ended before".to_owned()),
+    }
+}
+
+/// Sends a command to a recorder, and reports its answer: `toroni record --control`.
+pub(super) fn send(file: &Path, command: &str) -> Result<(), Failure> {
+    if parse(command).is_none() {
+        let commands: Vec<&str> = COMMANDS.iter().map(|(name, _)| *name).collect();
+        return Err(Failure::Usage(format!(
+            "--control FILE {command}: the commands are {}",
+            commands.join(", ")
+        )));
+    }
+    let shown = file.display();
+    let none = || {
+        Failure::Failed(format!(
+            "no recorder that was started with {shown} runs on this host (in this network namespace)"
+        ))
+    };
+    let failed =
+        |error: io::Error| Failure::Failed(format!("cannot ask the recorder of {shown}: {error}"));
+    let address = address(file).map_err(failed)?;
+    let stream = match UnixStream::connect_addr(&address) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Err(none()),
+        stream => stream.map_err(failed)?,
+    };
+    let (process, is_trusted) = peer(&stream);
+    // Any process may take the name. Root may control the recorder of each user.
+    if !is_trusted && !geteuid().is_root() {
+        return Err(Failure::Failed(format!(
+            "the recorder of {shown} is {process}, not one of this user"
+        )));
+    }
+    stream.set_read_timeout(Some(2 * ANSWERS_WITHIN)).map_err(failed)?;
+    // A recorder that refuses this user does not read. It answers.
+    let written = (&stream).write_all(format!("{command}\n").as_bytes());
+    let answer = match line(&stream) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            return Err(Failure::Failed(format!(
+                "the recorder of {shown} ({process}) does not answer: it may be stopped"
+            )));
+        }
+        answer => answer.map_err(failed)?,
+    };
+    if let Some(done) = answer.strip_prefix("ok ") {
+        note::remark(done);
+        return Ok(());
+    }
+    if answer.is_empty() {
+        written.map_err(failed)?;
+    }
+    let why = answer.strip_prefix("error ").unwrap_or("it ended before it answered");
+    Err(Failure::Failed(format!("the recorder of {shown} did not {command}: {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_one_socket_however_its_name_is_written() {
+        let name =
+            |path: &str| address(Path::new(path)).unwrap().as_abstract_name().unwrap().to_vec();
+        assert_eq!(name("a.mcap"), name("./a.mcap"));
+        assert_eq!(name("/proc/a.mcap"), name("/proc/../proc/./a.mcap"));
+        assert_ne!(name("/proc/a.mcap"), name("/proc/b.mcap"));
+        assert_ne!(name("/proc/a.mcap"), name("/sys/a.mcap"));
+        // A socket has a name of at most 107 bytes.
+        assert!(name(&format!("/proc/{}", "x".repeat(250))).len() < 107);
+        assert!(address(Path::new("/nothing/here/a.mcap")).is_err());
+    }
+}
