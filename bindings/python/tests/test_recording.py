@@ -18,6 +18,7 @@ def write(path: Path, compression: CompressionType = CompressionType.ZSTD) -> No
         writer.add_metadata("toroni", {"sequence_base": str(BASE)})
         lost = writer.register_channel("@toroni/lost", "json", 0, {"toroni.kind": "lost"})
         origin = writer.register_channel("@toroni/origin", "", 0, {"toroni.kind": "origin"})
+        note = writer.register_channel("@toroni/note", "json", 0, {"toroni.kind": "note"})
         plain = writer.register_channel("plant/a", "", 0)
         below = writer.register_channel("plant", "", 0, {"toroni.to_descendants": "true"})
 
@@ -27,6 +28,7 @@ def write(path: Path, compression: CompressionType = CompressionType.ZSTD) -> No
         add(plain, 0, b"first")
         add(below, 1, b"all", 7)
         add(origin, 1, bytes(40))
+        add(note, 1, b'{"kind": "paused"}')
         add(
             lost,
             2,

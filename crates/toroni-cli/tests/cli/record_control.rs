@@ -1,4 +1,4 @@
-//! `record --control` and signals: a recorder that runs is told to split, pause, resume and take a snapshot.
+//! `record --control` and signals: a recorder that runs splits, pauses, resumes and takes a snapshot.
 
 use crate::record::{finish, listed, printed};
 use crate::support::{Buses, Process, wait_until};

@@ -209,7 +209,7 @@ fn hand_on(action: Action, requests: &Sender<Request>) -> Answer {
     match answer.recv_timeout(ANSWERS_WITHIN) {
         Ok(answer) => answer,
         Err(RecvTimeoutError::Timeout) => {
-            Err("the recorder has not done it yet: its disk may be slow".to_owned())
+            Err("it has not done it yet: it waits for its bus, or its disk is slow".to_owned())
         }
         Err(RecvTimeoutError::Disconnected) => Err("the recorder ended before".to_owned()),
     }

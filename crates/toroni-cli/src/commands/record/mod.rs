@@ -52,6 +52,8 @@ pub(crate) fn run(location: &BusLocation, arguments: &Record) -> Result<(), Fail
         )));
     }
     let stop = Stop::install(GracePeriod::Unlimited)?;
+    // Before it waits for a bus: the signals would end it.
+    let control = Control::start(file)?;
     let output = Output::new()?;
     let config = location.config().participant_name(arguments.name.as_str());
     let advice = format!("`toroni create {}` creates it now", location.bus);
@@ -66,7 +68,6 @@ pub(crate) fn run(location: &BusLocation, arguments: &Record) -> Result<(), Fail
     let mut subscriber = subscribe(&bus, arguments, start, &[])?;
     let stats = bus.stats()?;
     let description = arguments.description(notes(&bus, arguments, stats.sequence))?;
-    let control = Control::start(file)?;
     let mut series = Series::new(file, description, arguments);
     if arguments.trigger.is_empty() {
         series.begin()?;

@@ -99,7 +99,7 @@ pub(crate) enum Speed {
 pub(crate) enum By {
     /// When the recorder received a message
     Received,
-    /// When it was published
+    /// When it was published; noted steps of the recorder's clock are left out
     Publish,
 }
 
