@@ -63,6 +63,18 @@ fn split_begins_the_next_file() {
 }
 
 #[test]
+fn a_signal_does_not_end_a_recorder_that_waits_for_its_bus() {
+    let (buses, files) = (Buses::new(), Directory::new());
+    let file = files.path().join("a.mcap");
+    let recorder = buses.start(&["record", file.to_str().unwrap(), "--split", "1GiB"]);
+    recorder.wait_for_error("waiting until");
+    recorder.signal(Signal::USR1);
+    buses.succeed(&["create", "default"]);
+    wait_until("the second file", || files.path().join("a.0002.mcap").exists());
+    finish(recorder);
+}
+
+#[test]
 fn a_pause_is_noted_with_the_count() {
     let (buses, _files, file) = begin();
     let recorder = buses.record(&file, &[]);
