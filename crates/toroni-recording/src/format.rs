@@ -31,6 +31,9 @@ pub const CLOCK_OFFSET: &str = "clock_offset_ns";
 /// A key in the metadata record at the end.
 pub(crate) const ENDED: &str = "ended";
 
+/// Why messages are lost that are in a damaged part of a recording.
+const DAMAGED: &str = "damaged";
+
 /// The JSON Schema of the channel with the losses.
 pub(crate) const LOST_SCHEMA: &str = r#"{
   "title": "toroni.Lost",
@@ -171,9 +174,14 @@ impl RecordedLoss {
             bytes: None,
             at_least: messages.is_none(),
             bound: bound.as_str().to_owned(),
-            reason: "damaged".to_owned(),
+            reason: DAMAGED.to_owned(),
             ..Self::lapse(from_sequence, 0, 0)
         }
+    }
+
+    /// Returns whether they are in a damaged part of a recording.
+    pub fn is_damage(&self) -> bool {
+        self.reason == DAMAGED
     }
 
     /// Returns a loss on the way to the bus.

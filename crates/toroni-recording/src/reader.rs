@@ -569,7 +569,13 @@ impl<R: Read + Seek> Reader<R> {
         let messages = match end.filter(|end| *end > start && *end <= next) {
             Some(end) => {
                 self.seek(end)?;
-                self.count_indexed()?
+                let counted = self.count_indexed()?;
+                // A chunk without messages has no index, in a file that has some.
+                let is_empty = indexed.is_some_and(|chunk| chunk.index_length == 0)
+                    && self.summary.as_ref().is_some_and(|summary| {
+                        summary.chunks.iter().any(|chunk| chunk.index_length > 0)
+                    });
+                counted.or(is_empty.then_some(0))
             }
             None if next < self.length => {
                 self.seek(next)?;
@@ -579,7 +585,9 @@ impl<R: Read + Seek> Reader<R> {
             None => return Err(broken),
         };
         self.whole_until = self.position;
-        let time = indexed.map_or(0, |chunk| chunk.start_time).max(self.last_time);
+        // A chunk without messages has no time.
+        let time = indexed.map(|chunk| chunk.start_time).filter(|time| *time > 0);
+        let time = time.or_else(|| self.start_time()).unwrap_or(0).max(self.last_time);
         self.found_damage(Damage { broken, messages }, time);
         Ok(())
     }

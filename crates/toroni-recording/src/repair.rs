@@ -55,6 +55,7 @@ pub fn run(path: &Path, stop: &Stop) -> Result<(), Failure> {
     let mut copy = Copy {
         writer,
         channels: HashSet::new(),
+        own: HashSet::new(),
         lost_channel: None,
         messages: 0,
         last: (base, 0),
@@ -164,6 +165,8 @@ impl From<Broken> for Stopped {
 struct Copy<'a> {
     writer: Output,
     channels: HashSet<u16>,
+    /// Those with losses, origins and notes.
+    own: HashSet<u16>,
     lost_channel: Option<u16>,
     messages: u64,
     /// The sequence and the time of the message that was copied last.
@@ -214,7 +217,7 @@ impl Copy<'_> {
                         self.writer
                             .write_to_known_channel(&header, reader.bytes(payload))
                             .map_err(|error| Stopped::Unwritable(error.into()))?;
-                        self.messages += 1;
+                        self.messages += u64::from(!self.own.contains(&header.channel_id));
                     }
                     ChunkRecord::Other(code, body) => {
                         let body = reader.bytes(body);
@@ -245,6 +248,9 @@ impl Copy<'_> {
                 let channel = ChannelRecord::parse(body).ok_or("a channel cannot be parsed")?;
                 let is_lost = channel.metadata.get(KIND).is_some_and(|kind| kind == "lost");
                 let ChannelRecord { id, schema, topic, encoding, metadata } = channel;
+                if metadata.contains_key(KIND) {
+                    self.own.insert(id);
+                }
                 if is_lost {
                     self.lost_channel = Some(id);
                 }

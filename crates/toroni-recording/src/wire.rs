@@ -191,17 +191,18 @@ pub(crate) struct ChunkIndex {
     pub(crate) end_time: u64,
     pub(crate) offset: u64,
     pub(crate) length: u64,
+    /// How many bytes of indexes of messages follow it.
+    pub(crate) index_length: u64,
 }
 
 impl ChunkIndex {
     pub(crate) fn parse(body: &[u8]) -> Option<Self> {
         let mut bytes = Bytes(body);
-        Some(Self {
-            start_time: bytes.u64()?,
-            end_time: bytes.u64()?,
-            offset: bytes.u64()?,
-            length: bytes.u64()?,
-        })
+        let [start_time, end_time, offset, length] =
+            [bytes.u64()?, bytes.u64()?, bytes.u64()?, bytes.u64()?];
+        // Where each channel has its index.
+        bytes.prefixed()?;
+        Some(Self { start_time, end_time, offset, length, index_length: bytes.u64()? })
     }
 }
 

@@ -94,8 +94,42 @@ fn what_is_whole_is_read_and_copied() {
         let list = listed(&buses, &repaired);
         assert_eq!((&list["complete"], &list["messages"]), (&true.into(), &messages.into()));
         assert_eq!(counted(&printed(&buses, &repaired)), (messages, lost));
+        let plain = buses.run(&["sub", "--file", text(&repaired), "-n", &messages.to_string()]);
+        assert!(said(&plain).contains("the recording was damaged here"), "{}", said(&plain));
         check_with_python(&buses, &repaired);
         let again = buses.run(&["record", "--repair", text(&repaired)]);
         assert!(said(&again).contains("nothing to repair"), "{}", said(&again));
     }
+}
+
+#[test]
+fn the_front_may_be_damaged() {
+    let (buses, files) = (Buses::new(), Directory::new());
+    let file = files.path().join("a.mcap");
+    buses.succeed(&["create", "default"]);
+    let recorder = buses.record(&file, &[]);
+    buses.succeed(&["pub", "t", "one"]);
+    finish(recorder);
+    let start = listed(&buses, &file)["start_ns"].clone();
+    // The chunk with the channels of the recorder itself.
+    let mut bytes = fs::read(&file).unwrap();
+    let first = bytes.windows(4).position(|window| window == b"zstd").unwrap();
+    bytes[first + 30] ^= 1;
+    fs::write(&file, &bytes).unwrap();
+    let list = listed(&buses, &file);
+    assert_eq!((&list["messages"], &list["start_ns"]), (&1.into(), &start), "{list}");
+    assert_eq!(list["damage"][0]["messages"], 0, "{list}");
+    // Nothing is lost with it.
+    let strict = buses.run(&["sub", "--strict", "--file", text(&file)]);
+    assert!(
+        strict.status.success() && said(&strict).contains("damaged at byte"),
+        "{}",
+        said(&strict)
+    );
+    let repair = buses.run(&["record", "--repair", text(&file)]);
+    assert!(said(&repair).contains("a.repaired.mcap with 1 message\n"), "{}", said(&repair));
+    let repaired = files.path().join("a.repaired.mcap");
+    let list = listed(&buses, &repaired);
+    assert_eq!((&list["complete"], &list["losses"]), (&true.into(), &0.into()), "{list}");
+    assert_eq!(printed(&buses, &repaired)[0]["payload"], "one");
 }

@@ -65,11 +65,11 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
                     break 'file;
                 }
             };
-            (first, last) = (first.min(item.log_time), last.max(item.log_time));
             if item.kind == ItemKind::Damage {
                 damages.extend(reader.damage().filter(|_| damages.len() < MOST_NOTES).cloned());
                 continue;
             }
+            (first, last) = (first.min(item.log_time), last.max(item.log_time));
             if item.kind == ItemKind::Note {
                 if let Some(note) = reader.note(&item)
                     && notes.len() < MOST_NOTES

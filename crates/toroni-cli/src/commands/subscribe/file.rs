@@ -4,7 +4,8 @@ use super::options::Subscribe;
 use crate::commands::replay::options::By;
 use crate::commands::replay::source::{Selection, Source, Target, of_broken, remark};
 use std::path::Path;
-use toroni::{Pattern, ReceiveError};
+use toroni::{LostBound, Pattern, ReceiveError};
+use toroni_recording::format::RecordedLoss;
 use toroni_recording::reader::ItemKind;
 use toroni_shell::exchange::{Loss, Shown};
 use toroni_shell::failure::Failure;
@@ -54,16 +55,24 @@ fn print_all(
         source.load(&mut selection)?;
         let Some((item, target)) = source.head.take() else { break };
         if target == Target::Lost {
-            let loss = source.reader.loss(&item);
-            let loss = Loss::from(&loss.map_err(|broken| of_broken(&source.path, &broken))?);
+            let recorded = source.reader.loss(&item);
+            let recorded = recorded.map_err(|broken| of_broken(&source.path, &broken))?;
+            let loss = Loss::from(&recorded);
             let damage = source.reader.damage().filter(|_| item.kind == ItemKind::Damage);
-            let text = damage.map_or_else(|| text(&loss), ToString::to_string);
-            if damage.is_some() && wants_json && !arguments.quiet {
+            let text = match damage {
+                Some(damage) => damage.to_string(),
+                None if recorded.is_damage() => of_repair(&recorded),
+                None => text(&loss),
+            };
+            let is_lost = recorded.messages > 0;
+            if damage.is_some() && (wants_json || !is_lost) && !arguments.quiet {
                 // The line has no place for what is wrong.
                 note::loss(&text);
             }
-            printer.loss(&loss, &text, arguments.quiet)?;
-            if arguments.strict {
+            if is_lost {
+                printer.loss(&loss, &text, arguments.quiet)?;
+            }
+            if is_lost && arguments.strict {
                 return Err(Failure::Lost("stopped at a loss because of --strict".to_owned()));
             }
         } else if target == Target::Note {
@@ -99,6 +108,13 @@ fn print_all(
         }
         _ => Ok(()),
     }
+}
+
+/// Describes a loss that a repair has put in place of what it could not copy.
+fn of_repair(loss: &RecordedLoss) -> String {
+    let least = if loss.bound() == LostBound::Exact { "" } else { "at least " };
+    let messages = toroni_shell::human::counted(loss.messages, "message");
+    format!("{least}{messages} missing: the recording was damaged here, and repaired")
 }
 
 fn text(loss: &Loss) -> String {
