@@ -299,7 +299,8 @@ impl Player<'_> {
     #[inline]
     fn wait_for(&mut self, time: u64) -> Result<bool, Failure> {
         let due = self.pace.due(time);
-        if due.is_none() && self.keyboard.is_none() {
+        let looks = self.is_paused || self.keyboard.as_ref().is_some_and(Keyboard::is_due);
+        if due.is_none() && !looks {
             return Ok(true);
         }
         self.wait_until(time, due)

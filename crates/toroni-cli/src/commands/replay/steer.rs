@@ -26,12 +26,17 @@ pub(super) enum Key {
 /// How often a replay in the background checks whether it has come to the foreground.
 const CHECK_EVERY: Duration = Duration::from_millis(200);
 
+/// How often a replay without waits looks for keys.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
 /// Standard input as a keyboard, while this process is in the foreground. When dropped, the terminal is as it was.
 pub(super) struct Keyboard {
     suspend: Suspend,
     /// The modes of the terminal before it was taken. `None` while it is not taken.
     before: Option<Termios>,
     checked: Instant,
+    /// When keys were looked for.
+    looked: Instant,
 }
 
 impl Keyboard {
@@ -45,8 +50,9 @@ impl Keyboard {
         if !Self::is_there() {
             return Ok(None);
         }
+        let now = Instant::now();
         let mut keyboard =
-            Self { suspend: Suspend::install()?, before: None, checked: Instant::now() };
+            Self { suspend: Suspend::install()?, before: None, checked: now, looked: now };
         keyboard.before = keyboard.take();
         Ok(Some(keyboard))
     }
@@ -99,8 +105,14 @@ impl Keyboard {
         }
     }
 
+    /// Whether it is time to look for keys. Each look takes system calls, which a replay without waits would feel.
+    pub(super) fn is_due(&self) -> bool {
+        self.looked.elapsed() >= LOOK_EVERY
+    }
+
     /// Returns a key that was pressed. Waits for it at most for `wait`.
     pub(super) fn key(&mut self, wait: Duration) -> Option<Key> {
+        self.looked = Instant::now();
         self.renew();
         let input = std::io::stdin();
         // Not in the background, where reading would stop the process.
