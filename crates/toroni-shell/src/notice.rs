@@ -13,6 +13,8 @@ pub const BUS_PREFIX: &str = "node.";
 pub mod topic {
     /// [`super::Stats`], each second.
     pub const STATS: &str = "stats";
+    /// [`super::End`]: the node was stopped in order.
+    pub const END: &str = "end";
     /// [`super::Source`]: a stream is followed that was not.
     pub const UP: &str = "source/up";
     /// [`super::Source`]: a stream has ended, or is silent.
@@ -37,8 +39,8 @@ pub mod topic {
     pub const TERM: &str = "term";
 
     /// All of them.
-    pub const ALL: [&str; 12] =
-        [STATS, UP, DOWN, RESTART, COLLISION, IN, OUT, GROUP, LOSS, CRYBABY, BUDGET, TERM];
+    pub const ALL: [&str; 13] =
+        [STATS, END, UP, DOWN, RESTART, COLLISION, IN, OUT, GROUP, LOSS, CRYBABY, BUDGET, TERM];
 }
 
 /// A notice, with who publishes it.
@@ -99,6 +101,12 @@ impl Stats {
 fn shorten<T>(list: &mut Vec<T>, most: usize, left_out: &mut u64) {
     *left_out += list.len().saturating_sub(most) as u64;
     list.truncate(most);
+}
+
+/// Which session of a node has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct End {
+    pub session: u32,
 }
 
 /// What a node does for a feed.

@@ -176,11 +176,18 @@ fn header_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Counts the dead, whose slots are free for others.
+fn dead(count: usize) -> String {
+    if count == 0 { String::new() } else { format!(", and {count} dead") }
+}
+
 fn publishers_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
     let Some(publishers) = &stats.publishers else {
         return output.line("\npublishers: this process may not read them");
     };
-    output.line(&format!("\npublishers  {} of {}", publishers.len(), stats.max_publishers))?;
+    let alive = publishers.iter().filter(|one| one.alive).count();
+    let dead = dead(publishers.len().saturating_sub(alive));
+    output.line(&format!("\npublishers  {alive} of {}{dead}", stats.max_publishers))?;
     let mut table = Table::new(&[
         ">SLOT",
         "NAME",
@@ -214,7 +221,9 @@ fn subscribers_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure
     let Some(subscribers) = &stats.subscribers else {
         return output.line("\nsubscribers: this process may not read them");
     };
-    output.line(&format!("\nsubscribers {} of {}", subscribers.len(), stats.max_subscribers))?;
+    let alive = subscribers.iter().filter(|one| one.alive).count();
+    let dead = dead(subscribers.len().saturating_sub(alive));
+    output.line(&format!("\nsubscribers {alive} of {}{dead}", stats.max_subscribers))?;
     let mut table = Table::new(&[
         ">SLOT",
         "NAME",

@@ -64,6 +64,12 @@ impl Terminal {
         command.stdin(stdio()).stdout(stdio()).env("TERM", "xterm-256color");
     }
 
+    /// Makes it the terminal of a command, also for what that says on standard error.
+    pub(crate) fn attach_all(&self, command: &mut Command) {
+        self.attach(command);
+        command.stderr(Stdio::from(self.slave.try_clone().unwrap()));
+    }
+
     pub(crate) fn resize(&self, columns: u16, rows: u16) {
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&self.master, size).unwrap();

@@ -163,9 +163,17 @@ fn the_dead_are_shown() {
     buses.succeed(&["create", "plant"]);
     let mut subscriber = buses.subscribe(&["--bus", "plant"]);
     subscriber.kill();
+    let listed = buses.succeed(&["top", "--once"]);
+    assert!(listed.contains("DEAD"), "{listed}");
+    let listed = json_lines(buses.succeed(&["top", "--once", "--json"]).as_bytes());
+    let row = &listed[0]["buses"][0];
+    assert_eq!((&row["subscribers"], &row["dead"]), (&0.into(), &1.into()), "{row}");
+    let info = buses.succeed(&["info", "plant"]);
+    assert!(info.contains("\nsubscribers 0 of 128, and 1 dead\n"), "{info}");
     let text = buses.succeed(&["top", "plant", "--once"]);
     assert!(text.contains("toroni-sub #0") && text.contains("  dead"), "{text}");
     assert!(text.contains("! 1 participant died"), "{text}");
+    assert!(text.contains("SUBSCRIBERS 0/"), "{text}");
     let mut subscriber = buses.subscribe(&["--bus", "plant"]);
     subscriber.kill();
     let terminal = Terminal::new(100, 30);
@@ -213,6 +221,47 @@ fn it_ends_with_its_terminal() {
     drop(terminal);
     assert_eq!(top.wait().code(), Some(0));
     assert_eq!(buses.subscriber_count("plant"), 0);
+}
+
+/// Nothing can be written to standard error either.
+#[test]
+fn it_ends_with_a_terminal_that_is_also_its_standard_error() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "plant"]);
+    for arguments in [&["top"][..], &["top", "plant"]] {
+        let terminal = Terminal::new(80, 24);
+        let mut command = buses.command(arguments);
+        terminal.attach_all(&mut command);
+        let mut top = Process::start(&mut command);
+        // Else it has the terminal's other end, too.
+        drop(command);
+        sees(&terminal, "q quit");
+        drop(terminal);
+        assert_eq!(top.wait().code(), Some(0), "{arguments:?}");
+    }
+}
+
+/// The first process of a container, or a terminal's only one: the kernel does not stop what no shell could continue.
+#[test]
+fn where_no_shell_could_continue_it_ctrl_z_says_so() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "plant"]);
+    let terminal = Terminal::new(80, 24);
+    let mut command = std::process::Command::new("setsid");
+    command.arg("--wait").arg(buses.command(&[]).get_program()).args(["top", "plant"]);
+    command.env("TORONI_DIR", buses.path());
+    terminal.attach(&mut command);
+    let mut top = Process::start(&mut command);
+    sees(&terminal, "q quit");
+    terminal.press("\x1a");
+    sees(&terminal, "no shell could continue top");
+    assert_eq!(terminal.is_taken(), (true, true));
+    terminal.press("?");
+    sees(&terminal, "WHAT IT DOES");
+    terminal.press("?");
+    wait_until("the keys are hidden", || !terminal.screen().contains("WHAT IT DOES"));
+    terminal.press("q");
+    assert!(top.wait().success());
 }
 
 /// Ctrl-S stops the output of a terminal: the program is blocked in a write when the signal comes.

@@ -80,6 +80,8 @@ pub(super) struct Notices {
     /// When to open the bus at the earliest.
     due: Instant,
     problem: Option<String>,
+    /// The session of this node, which its counters name.
+    session: Option<u32>,
     /// The session of each stream that was followed.
     sessions: BTreeMap<(u32, u16), u32>,
     /// The receivers at the last report: stream, name and address.
@@ -108,6 +110,7 @@ impl Notices {
             publishers: BTreeMap::new(),
             due: Instant::now(),
             problem: None,
+            session: None,
             sessions: BTreeMap::new(),
             receivers: BTreeSet::new(),
         }
@@ -188,6 +191,7 @@ impl Notices {
                 sent.receivers.iter().map(|it| (sent.stream, it.name.clone(), it.address.clone()))
             })
             .collect();
+        self.session = Some(stats.session);
         self.stats(stats);
         let before = std::mem::replace(&mut self.receivers, now.clone());
         for (topic, why, changed) in [
@@ -199,6 +203,13 @@ impl Notices {
                 let why = why.to_owned();
                 self.publish(topic, Member { stream: *stream, name, address, why });
             }
+        }
+    }
+
+    /// Publishes that this node has been stopped in order.
+    pub(super) fn end(&mut self) {
+        if let Some(session) = self.session {
+            self.publish(topic::END, toroni_shell::notice::End { session });
         }
     }
 

@@ -211,6 +211,7 @@ pub(crate) fn serve(
     // Also if it ends because of an error.
     session.summarise();
     ended?;
+    session.observer.notices.end();
     session.sequencer.map_or(Ok(()), Sequencer::end).map_err(|error| failed(&error))
 }
 

@@ -1,5 +1,6 @@
 //! What a node tells: its log, its metrics and its notices.
 
+use crate::node_tcp::leave;
 use crate::nodes::{file, group, receiving, sending, start};
 use crate::openmetrics::{self, Samples};
 use crate::prometheus::Prometheus;
@@ -285,7 +286,7 @@ fn a_node_needs_no_bus_of_notices() {
 #[test]
 fn top_shows_the_nodes_of_a_bus() {
     let buses = Buses::new();
-    let (_from, _to) = pair(&buses, "", "'9s'");
+    let (from, mut to) = pair(&buses, "", "'9s'");
     let mut notices = Notices::new(&buses);
     // What top shows is in these.
     let has_receiver = |it: &Value| it["sent"][0]["receivers"][0]["name"] == "to";
@@ -294,19 +295,24 @@ fn top_shows_the_nodes_of_a_bus() {
     let top = |bus: &str| -> Value {
         serde_json::from_str(&buses.succeed(&["top", bus, "--once", "--json"])).unwrap()
     };
-    let from = top("from");
-    assert_eq!(from["network"]["nodes"].as_array().unwrap().len(), 1);
-    let node = &from["network"]["nodes"][0];
+    let shown = top("from");
+    assert_eq!(shown["network"]["nodes"].as_array().unwrap().len(), 1);
+    let node = &shown["network"]["nodes"][0];
     assert_eq!((&node["node"], &node["realm"]), (&"from".into(), &"test".into()));
     assert_eq!(
         (&node["sent"][0]["stream"], &node["receivers"][0]["name"]),
         (&1.into(), &"to".into())
     );
-    let to = top("to");
-    let node = &to["network"]["nodes"][0];
+    let shown = top("to");
+    let node = &shown["network"]["nodes"][0];
     assert_eq!((&node["node"], &node["heard"][0]["name"]), (&"to".into(), &"from".into()));
     let screen = buses.succeed(&["top", "to", "--once"]);
     assert!(screen.contains("SOURCES HEARD") && screen.contains("from stream 1"), "{screen}");
+    // One that was stopped in order is not there any more, and one that was killed is.
+    leave(from);
+    assert_eq!(top("from")["network"]["nodes"].as_array().unwrap().len(), 0);
+    to.kill();
+    assert_eq!(top("to")["network"]["nodes"].as_array().unwrap().len(), 1);
 }
 
 #[test]

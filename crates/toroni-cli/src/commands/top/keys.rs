@@ -39,6 +39,22 @@ impl Sort {
     }
 }
 
+/// What each key does, as the help on the screen and `--help` show it.
+pub(super) const KEYS: [(&str, &str); 12] = [
+    ("1 2 3 4", "bus, topics, losses, network"),
+    ("/", "show only names with a text"),
+    ("s", "sort by rate, by bytes, by name"),
+    ("p", "pause, which also stops measuring"),
+    ("+ -", "lengthen, shorten the interval"),
+    ("arrows", "scroll, or choose a bus"),
+    ("Enter", "open the chosen bus"),
+    ("Esc", "clear the text, or list all buses"),
+    ("Ctrl-L", "draw the screen again"),
+    ("Ctrl-Z", "stop; fg continues"),
+    ("? h", "show these keys, or hide them"),
+    ("q", "quit; so does Ctrl-C"),
+];
+
 /// What the user has chosen.
 #[derive(Clone, Debug)]
 pub(super) struct Choices {
@@ -48,6 +64,10 @@ pub(super) struct Choices {
     pub(super) is_typing: bool,
     pub(super) sort: Sort,
     pub(super) is_paused: bool,
+    /// Whether the keys are shown.
+    pub(super) has_help: bool,
+    /// What a key could not do, until the next key.
+    pub(super) note: Option<&'static str>,
     pub(super) interval: Duration,
     /// How many rows are scrolled away.
     pub(super) offset: usize,
@@ -63,6 +83,8 @@ impl Choices {
             is_typing: false,
             sort: Sort::default(),
             is_paused: false,
+            has_help: false,
+            note: None,
             interval,
             offset: 0,
             selected: 0,
@@ -95,6 +117,7 @@ pub(super) fn apply(choices: &mut Choices, key: KeyEvent, page: usize) -> Reques
     if key.kind == KeyEventKind::Release {
         return Request::None;
     }
+    choices.note = None;
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
             KeyCode::Char('c' | 'd') => Request::Quit,
@@ -111,8 +134,12 @@ pub(super) fn apply(choices: &mut Choices, key: KeyEvent, page: usize) -> Reques
         type_filter(choices, key.code);
         return Request::None;
     }
+    let had_help = std::mem::replace(&mut choices.has_help, false);
     match key.code {
         KeyCode::Char('q') => return Request::Quit,
+        // These close the keys. Any other key does what they say it does.
+        KeyCode::Char('?' | 'h') | KeyCode::Esc if had_help => {}
+        KeyCode::Char('?' | 'h') => choices.has_help = true,
         KeyCode::Enter if choices.view == View::List => return Request::Open,
         KeyCode::Esc if !choices.filter.is_empty() => {
             choices.filter.clear();
@@ -231,6 +258,34 @@ mod tests {
         press(&mut shown, &[KeyCode::PageDown, KeyCode::Char('2')]);
         assert_eq!((shown.view, shown.offset), (View::Topics, 0), "each view begins at its top");
         assert_eq!(press(&mut shown, &[KeyCode::Enter]), Request::None);
+    }
+
+    #[test]
+    fn the_keys_are_shown_until_another_key() {
+        let mut shown = choices(View::Bus);
+        for open in ['?', 'h'] {
+            for close in [KeyCode::Char('?'), KeyCode::Char('h'), KeyCode::Esc] {
+                assert_eq!(press(&mut shown, &[KeyCode::Char(open)]), Request::None);
+                assert!(shown.has_help);
+                assert_eq!(press(&mut shown, &[close]), Request::None, "it does nothing else");
+                assert!(!shown.has_help && shown.view == View::Bus);
+            }
+        }
+        press(&mut shown, &[KeyCode::Char('?'), KeyCode::Char('2')]);
+        assert!(!shown.has_help && shown.view == View::Topics);
+        press(&mut shown, &[KeyCode::Char('/'), KeyCode::Char('h'), KeyCode::Char('?')]);
+        assert_eq!((shown.has_help, shown.filter.as_str()), (false, "h?"));
+    }
+
+    #[test]
+    fn the_help_of_the_command_has_the_same_keys() {
+        use clap::Args;
+        let command = super::super::options::Top::augment_args(clap::Command::new("top"));
+        let help = command.get_after_help().unwrap().to_string();
+        for (key, effect) in KEYS {
+            let is_row = |line: &str| line.trim_start().starts_with(key) && line.contains(effect);
+            assert!(help.lines().any(is_row), "{key} {effect}\n{help}");
+        }
     }
 
     #[test]

@@ -252,7 +252,10 @@ impl Live {
                     }
                     Request::Suspend => {
                         self.source.want_topics(false);
-                        screen.suspend()?;
+                        if !screen.suspend()? {
+                            self.choices.note =
+                                Some("Ctrl-Z has no effect: no shell could continue top");
+                        }
                     }
                     Request::Redraw => screen.forget()?,
                 }

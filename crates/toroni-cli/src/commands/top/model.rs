@@ -428,6 +428,7 @@ pub(super) struct BusRow {
     /// Whether a process has it open; `None` if this process cannot find out.
     pub(super) in_use: Option<bool>,
     pub(super) capacity: Option<u64>,
+    /// Those that live.
     pub(super) publishers: Option<u64>,
     pub(super) subscribers: Option<u64>,
     pub(super) messages_per_second: Option<f64>,
@@ -436,20 +437,28 @@ pub(super) struct BusRow {
     pub(super) waited_per_second: Option<f64>,
     pub(super) lost_messages: u64,
     pub(super) lost_last_minute: u64,
+    /// Participants that died without closing the bus.
     pub(super) dead: u32,
 }
 
 impl BusRow {
     /// Makes the line of a bus in the list.
     pub(super) fn of(bus: &BusModel) -> Self {
-        let count = |number: Option<usize>| number.and_then(|number| u64::try_from(number).ok());
+        let count = |alive: usize| u64::try_from(alive).unwrap_or(u64::MAX);
+        let lives = |who: &Who| who.state != State::Dead;
         Self {
             name: bus.name.clone(),
             problem: bus.problem.clone(),
             in_use: None,
             capacity: Some(bus.capacity),
-            publishers: count(bus.publishers.as_ref().map(Vec::len)),
-            subscribers: count(bus.subscribers.as_ref().map(Vec::len)),
+            publishers: bus
+                .publishers
+                .as_ref()
+                .map(|all| count(all.iter().filter(|one| lives(&one.who)).count())),
+            subscribers: bus
+                .subscribers
+                .as_ref()
+                .map(|all| count(all.iter().filter(|one| lives(&one.who)).count())),
             messages_per_second: bus.messages_per_second,
             bytes_per_second: bus.bytes_per_second,
             unread_share: bus.unread_share,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use toroni_shell::human::as_f64;
-use toroni_shell::notice::{Crybaby, Heard, Notice, Receiver, Sent, Sequencer, Stats};
+use toroni_shell::notice::{Crybaby, End, Heard, Notice, Receiver, Sent, Sequencer, Stats};
 
 /// A receiver stays marked for this long after it was reported as a crybaby, which happens every 10 s.
 const CRIES_SECONDS: f64 = 30.0;
@@ -123,6 +123,14 @@ impl NodeHistory {
         });
         self.before = continues;
         self.current = Some(notice);
+    }
+
+    /// Forgets a node that was stopped in order, unless another session of it has begun.
+    pub(super) fn end(&mut self, notice: Notice<End>) {
+        let is_same = |one: &Notice<Stats>| one.content.session == notice.content.session;
+        if self.current.as_ref().is_some_and(is_same) {
+            *self = Self::default();
+        }
     }
 
     pub(super) fn crybaby(&mut self, notice: Notice<Crybaby>) {
@@ -316,6 +324,25 @@ mod tests {
         assert_eq!(rates(&history).0, None);
         history.stats(at(104.0, 2, 7, 8));
         assert_eq!(rates(&history), (None, None));
+    }
+
+    #[test]
+    fn a_node_that_was_stopped_in_order_is_shown_no_longer() {
+        let end = |session| {
+            let (node, bus) = ("line-3".to_owned(), "plant".to_owned());
+            Notice { time: 102.0, node, bus, content: End { session } }
+        };
+        let mut history = NodeHistory::default();
+        history.stats(stats(100.0, 1, 1));
+        history.end(end(2));
+        assert!(history.model(101.0).is_some(), "that was another session");
+        history.end(end(1));
+        assert!(history.model(101.0).is_none());
+        // It was started again.
+        history.stats(stats(103.0, 2, 1));
+        assert_eq!(history.model(103.0).unwrap().sent[0].messages_per_second, None);
+        history.end(end(1));
+        assert!(history.model(103.0).is_some());
     }
 
     #[test]

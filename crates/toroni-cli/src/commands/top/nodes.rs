@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use toroni::{ReceiveError, Start, Subscriber, admin};
 use toroni_shell::location::BusLocation;
-use toroni_shell::notice::{BUS_PREFIX, Notice, Stats, topic};
+use toroni_shell::notice::{BUS_PREFIX, End, Notice, Stats, topic};
 
 /// How often buses of notices are searched for.
 const SEARCH_EVERY: Duration = Duration::from_secs(5);
@@ -66,7 +66,9 @@ impl NodeReader {
     fn subscribe(&self, name: &str) -> Option<Subscriber> {
         let config = self.location.config().participant_name(NAME);
         let bus = config.open_existing(name).ok()?;
-        let builder = bus.subscriber().pattern(topic::STATS).pattern(topic::CRYBABY);
+        let builder = [topic::STATS, topic::CRYBABY, topic::END]
+            .into_iter()
+            .fold(bus.subscriber(), toroni::SubscriberBuilder::pattern);
         builder.gating(false).start(Start::Oldest).name(NAME).build().ok()
     }
 
@@ -92,6 +94,9 @@ fn read(
                 };
                 with(message.payload(), realm, bus, nodes, takes_part, NodeHistory::stats);
             }
+            Ok(Some(message)) if message.topic() == topic::END => {
+                end(message.payload(), realm, nodes);
+            }
             Ok(Some(message)) => {
                 with(message.payload(), realm, bus, nodes, |_| false, NodeHistory::crybaby);
             }
@@ -103,6 +108,14 @@ fn read(
         }
     }
     Ok(())
+}
+
+/// Gives its end to a node that is known. A node for a feed may connect another bus than this one.
+fn end(payload: &[u8], realm: &str, nodes: &mut BTreeMap<(String, String), NodeHistory>) {
+    let Ok(notice) = serde_json::from_slice::<Notice<End>>(payload) else { return };
+    if let Some(node) = nodes.get_mut(&(realm.to_owned(), notice.node.clone())) {
+        node.end(notice);
+    }
 }
 
 /// Gives a notice to its node, if that connects the bus, or `is_about` it in another way. Others may publish there, too: what

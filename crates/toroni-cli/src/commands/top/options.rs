@@ -46,12 +46,17 @@ everything takes more than 5 % of a core, it reads samples, and the figures begi
 out of its figures.
 
 Keys:
-  1 2 3 4   show the bus, its topics, its losses, the nodes that connect it
-  /         show only names with a text; Enter keeps the text, Esc clears it
+  1 2 3 4   bus, topics, losses, network
+  /         show only names with a text; Enter keeps the text
   s         sort by rate, by bytes, by name
-  p         pause, which also stops all measurements
-  + -       lengthen or shorten the interval
-  arrows    scroll, or choose a bus; Enter opens it, Esc returns to the list
+  p         pause, which also stops measuring
+  + -       lengthen, shorten the interval
+  arrows    scroll, or choose a bus
+  Enter     open the chosen bus
+  Esc       clear the text, or list all buses
+  Ctrl-L    draw the screen again
+  Ctrl-Z    stop; fg continues
+  ? h       show these keys, or hide them
   q         quit; so does Ctrl-C")]
 pub(crate) struct Top {
     /// Name of the bus [default: the list of all buses]

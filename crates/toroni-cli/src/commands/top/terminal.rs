@@ -13,11 +13,13 @@ use ratatui::crossterm::terminal::{
 use ratatui::layout::Rect;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{Action, QueueSelector, tcflow, tcflush};
-use signal_hook::consts::{SIGTSTP, SIGWINCH};
+use signal_hook::consts::{SIGCONT, SIGTSTP, SIGWINCH};
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 use toroni_shell::failure::Failure;
 use toroni_shell::stop::Stop;
@@ -39,9 +41,12 @@ pub(super) fn width() -> Option<u16> {
 
 /// The terminal of this process, taken over until this is dropped.
 pub(super) struct Screen {
-    terminal: Terminal<CrosstermBackend<BufWriter<std::fs::File>>>,
+    /// Never dropped: that would show the cursor, which [`give_back`] has done, and panic if the terminal is gone.
+    terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<std::fs::File>>>>,
     /// Readable after the size has changed.
     resized: UnixStream,
+    /// Set when this process was stopped and continued.
+    continued: Arc<AtomicBool>,
     input: Input,
 }
 
@@ -62,6 +67,8 @@ impl Screen {
         let (resized, writer) = UnixStream::pair().map_err(failed)?;
         resized.set_nonblocking(true).map_err(failed)?;
         signal_hook::low_level::pipe::register(SIGWINCH, writer).map_err(failed)?;
+        let continued = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(SIGCONT, Arc::clone(&continued)).map_err(failed)?;
         let output = io::stdout().as_fd().try_clone_to_owned().map_err(failed)?;
         let output = BufWriter::with_capacity(64 << 10, std::fs::File::from(output));
         enter().map_err(failed)?;
@@ -71,7 +78,8 @@ impl Screen {
             give_back();
             failed(error)
         })?;
-        Ok(Self { terminal, resized, input: Input::default() })
+        let terminal = ManuallyDrop::new(terminal);
+        Ok(Self { terminal, resized, continued, input: Input::default() })
     }
 
     /// Draws a screen: what differs from the one before is written.
@@ -121,12 +129,21 @@ impl Screen {
         }
     }
 
-    /// Gives the terminal back and stops this process until it is continued.
-    pub(super) fn suspend(&mut self) -> io::Result<()> {
+    /// Gives the terminal back and stops this process until it is continued. Returns `false` if it was not stopped: the
+    /// kernel does not stop a process that no shell could continue, such as the first one of a container.
+    pub(super) fn suspend(&mut self) -> io::Result<bool> {
+        self.continued.store(false, Ordering::Relaxed);
         give_back();
         signal_hook::low_level::raise(SIGTSTP)?;
+        // Another thread may handle the signal that continued the process.
+        let mut left = 10;
+        while !self.continued.load(Ordering::Relaxed) && left > 0 {
+            std::thread::sleep(Duration::from_millis(10));
+            left -= 1;
+        }
         enter()?;
-        self.forget()
+        self.forget()?;
+        Ok(self.continued.load(Ordering::Relaxed))
     }
 }
 

@@ -25,7 +25,8 @@ pub(in super::super) fn shown<'a>(model: &'a ListModel, choices: &Choices) -> Ve
 
 pub(super) fn table(model: &ListModel, choices: &Choices, theme: &Theme) -> Table {
     let rows = shown(model, choices);
-    let columns = vec![
+    let has_dead = rows.iter().any(|row| row.dead > 0);
+    let mut columns = vec![
         Column::names(format!("BUSES {}", model.buses.len()), 10),
         Column::right("RING", 8, 5),
         Column::right("PUB", 4, 4),
@@ -37,6 +38,9 @@ pub(super) fn table(model: &ListModel, choices: &Choices, theme: &Theme) -> Tabl
         Column::right("LOST", 7, 1),
         Column::right("LAST MIN", 8, 8),
     ];
+    if has_dead {
+        columns.insert(4, Column::right("DEAD", 4, 4));
+    }
     let empty = match &model.problem {
         Some(problem) => problem.clone(),
         None if choices.filter.is_empty() => {
@@ -52,7 +56,7 @@ pub(super) fn table(model: &ListModel, choices: &Choices, theme: &Theme) -> Tabl
             Cell::new(text::count(messages), style)
         };
         let name = if row.problem.is_some() { theme.alarm() } else { Style::new() };
-        table.row(vec![
+        let mut cells = vec![
             Cell::new(&row.name, name),
             Cell::from(text::bytes(row.capacity.map(as_f64))),
             Cell::from(number(row.publishers)),
@@ -63,7 +67,12 @@ pub(super) fn table(model: &ListModel, choices: &Choices, theme: &Theme) -> Tabl
             Cell::from(row.waited_per_second.map_or_else(|| "-".to_owned(), text::seconds)),
             lost(row.lost_messages),
             lost(row.lost_last_minute),
-        ]);
+        ];
+        if has_dead {
+            let style = if row.dead > 0 { theme.alarm() } else { theme.dim() };
+            cells.insert(4, Cell::new(row.dead.to_string(), style));
+        }
+        table.row(cells);
     }
     table
 }

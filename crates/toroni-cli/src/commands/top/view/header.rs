@@ -190,6 +190,10 @@ pub(super) fn draw_keys(choices: &Choices, theme: &Theme, area: Rect, buffer: &m
         draw_parts(area, buffer, 3, parts);
         return;
     }
+    if let Some(note) = choices.note {
+        draw_parts(area, buffer, 3, vec![Part::new(note, theme.warning(), 0)]);
+        return;
+    }
     let (plain, shown) = (theme.dim(), theme.bold());
     let view = |view| if choices.view == view { shown } else { plain };
     let mut parts = Vec::new();
@@ -214,6 +218,7 @@ pub(super) fn draw_keys(choices: &Choices, theme: &Theme, area: Rect, buffer: &m
     if choices.view != View::List {
         parts.push(Part::new("Esc buses", plain, 8));
     }
+    parts.push(Part::new("? keys", if choices.has_help { shown } else { plain }, 1));
     parts.push(Part::new("q quit", plain, 0));
     draw_parts(area, buffer, 3, parts);
 }

@@ -4,6 +4,7 @@
 
 pub(super) mod buses;
 mod header;
+mod help;
 mod losses;
 mod network;
 mod publishers;
@@ -26,7 +27,7 @@ use theme::Theme;
 /// From this width on, publishers and subscribers are side by side.
 const WIDE: u16 = 150;
 /// The share of the publishers of a wide screen, in percent.
-const PUBLISHERS_PERCENT: u16 = 43;
+const PUBLISHERS_PERCENT: u32 = 43;
 
 /// What is shown.
 #[derive(Clone, Copy)]
@@ -49,6 +50,9 @@ pub(super) fn draw(
     match shown {
         Shown::List(model) => draw_list(model, choices, theme, has_keys, body, buffer),
         Shown::Bus(model) => draw_bus(model, choices, theme, body, buffer),
+    }
+    if choices.has_help {
+        help::draw(theme, body, buffer);
     }
     if keys > 0 {
         let line = Rect { y: body.bottom(), height: 1, ..area };
@@ -213,7 +217,7 @@ fn draw_panels(
     if area.width >= WIDE {
         let upper = publishers.height().max(subscribers.height());
         let heights = share_out(area.height.saturating_sub(gap), &[upper, topics.height()]);
-        let left = area.width * PUBLISHERS_PERCENT / 100;
+        let left = left_width(area.width, publishers.width(), subscribers.width());
         let upper = Rect { height: heights[0], ..area };
         one(&publishers, Rect { width: left - 1, ..upper });
         one(&subscribers, Rect { x: area.x + left, width: area.width - left, ..upper });
@@ -233,6 +237,18 @@ fn draw_panels(
             one(table, Rect { height: height.min(rest.height), ..rest });
             rest = without_top(rest, height + gap);
         }
+    }
+}
+
+/// Divides the width of a screen: each panel gets what it needs if there is room for both, or if the other one needs less
+/// than its share.
+fn left_width(width: u16, left: u16, right: u16) -> u16 {
+    let part = |width: u16| u16::try_from(u32::from(width) * PUBLISHERS_PERCENT / 100).unwrap_or(0);
+    // With the column between them.
+    let left = left.saturating_add(1);
+    match width.checked_sub(left.saturating_add(right)) {
+        Some(spare) => left + part(spare),
+        None => part(width).clamp(width.saturating_sub(right).min(left), left),
     }
 }
 
@@ -263,6 +279,11 @@ fn without_top(area: Rect, lines: u16) -> Rect {
 fn pid(who: &Who) -> String {
     // In this namespace, the number means another process.
     if who.same_pid_namespace { who.pid.to_string() } else { format!("({})", who.pid) }
+}
+
+/// Counts those that live: the slots of the others are free.
+fn alive<'a>(all: impl Iterator<Item = &'a Who>) -> usize {
+    all.filter(|who| who.state != State::Dead).count()
 }
 
 /// Returns the state of a participant that does not simply live.

@@ -4,7 +4,7 @@ use super::super::keys::{Choices, Sort};
 use super::super::model::{BusModel, PublisherModel};
 use super::table::{Cell, Column, Table};
 use super::theme::Theme;
-use super::{pid, state, text};
+use super::{alive, pid, state, text};
 use std::cmp::Reverse;
 
 pub(super) fn table(model: &BusModel, choices: &Choices, theme: &Theme) -> Table {
@@ -23,14 +23,22 @@ pub(super) fn table(model: &BusModel, choices: &Choices, theme: &Theme) -> Table
         Sort::Name => shown.sort_by(|a, b| a.who.name.cmp(&b.who.name)),
     }
     let has_states = shown.iter().any(|one| state(&one.who).is_some());
+    let has_overwrites = shown.iter().any(|one| one.overwrites > 0);
     let mut columns = vec![
-        Column::names(format!("PUBLISHERS {}/{}", all.len(), model.max_publishers), 10),
-        Column::right("PID", 7, 6),
+        Column::names(
+            format!(
+                "PUBLISHERS {}/{}",
+                alive(all.iter().map(|one| &one.who)),
+                model.max_publishers
+            ),
+            10,
+        ),
+        Column::right("PID", 7, 3),
         Column::right("MSG/S", 6, 0),
-        Column::right("BYTES/S", 8, 3),
+        Column::right("BYTES/S", 8, 4),
         Column::right("WAITS", 6, 1),
-        Column::right("WAKES/S", 7, 4),
-        Column::right("OVERWRITES", 10, 5),
+        Column::right("WAKES/S", 7, 5),
+        Column::right("OVERWRITES", 10, if has_overwrites { 2 } else { 6 }),
     ];
     if has_states {
         columns.push(Column::left("", 7, 0));

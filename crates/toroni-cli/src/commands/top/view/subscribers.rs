@@ -4,7 +4,7 @@ use super::super::keys::{Choices, Sort};
 use super::super::model::{BusModel, SubscriberModel};
 use super::table::{Cell, Column, Table, columns_of};
 use super::theme::Theme;
-use super::{pid, state, text};
+use super::{alive, pid, state, text};
 use ratatui::style::Style;
 use std::cmp::Reverse;
 use toroni_shell::human::as_f64;
@@ -30,7 +30,14 @@ pub(super) fn table(model: &BusModel, choices: &Choices, theme: &Theme) -> Table
     let notes = shown.iter().map(|one| columns_of(note(one, theme).0)).max().unwrap_or(0);
     let has_states = shown.iter().any(|one| one.in_the_way && state(&one.who).is_some());
     let mut columns = vec![
-        Column::names(format!("SUBSCRIBERS {}/{}", all.len(), model.max_subscribers), 8),
+        Column::names(
+            format!(
+                "SUBSCRIBERS {}/{}",
+                alive(all.iter().map(|one| &one.who)),
+                model.max_subscribers
+            ),
+            8,
+        ),
         Column::right("PID", 7, 6),
         Column::right("MSG/S", 6, 4),
         Column::right("LAG", 8, 0),

@@ -84,6 +84,16 @@ impl Table {
         u16::try_from(self.rows.len().max(1)).unwrap_or(u16::MAX - 1).saturating_add(1)
     }
 
+    /// Returns how many columns of the terminal it needs to show everything.
+    pub(super) fn width(&self) -> u16 {
+        let columns = (0..self.columns.len()).map(|index| match &self.columns[index] {
+            column if column.is_flexible => self.longest(index).max(column.width),
+            column => column.width,
+        });
+        let gaps = GAP * u16::try_from(self.columns.len().saturating_sub(1)).unwrap_or(0);
+        columns.fold(MARGIN + gaps, u16::saturating_add)
+    }
+
     /// Draws the titles and the rows from `offset` on. If not all fit, the last line says how many are missing.
     pub(super) fn draw(
         &self,

@@ -164,6 +164,41 @@ fn a_bus_and_who_is_in_the_way() {
     check("bus.txt", Shown::Bus(&plant()), &choices(View::Bus));
 }
 
+/// A process id is what a person needs to look further.
+#[test]
+fn process_ids_are_shown_where_there_is_room() {
+    let mut model = plant();
+    let ids = |model: &BusModel, width: u16| {
+        let theme = Theme::new(true);
+        lines(&drawn(Shown::Bus(model), &choices(View::Bus), &theme, (width, 40)))
+            .matches(" 471")
+            .count()
+    };
+    assert_eq!(ids(&model, 160), 4);
+    model.publishers.as_mut().unwrap()[2].overwrites = 0;
+    // With everything that subscribers show on an ordinary day, both panels fit.
+    let subscribers = model.subscribers.as_mut().unwrap();
+    subscribers.truncate(1);
+    assert_eq!(ids(&model, 150), 4);
+    let text = as_text(Shown::Bus(&model), &choices(View::Bus), 160);
+    for wanted in ["OVERWRITES", "LAST MIN", "OF RING"] {
+        assert!(text.contains(wanted), "{wanted}\n{text}");
+    }
+}
+
+#[test]
+fn the_keys_over_the_panels() {
+    let choices = Choices { has_help: true, ..choices(View::Bus) };
+    check("keys.txt", Shown::Bus(&plant()), &choices);
+}
+
+#[test]
+fn what_a_key_could_not_do_is_said_instead_of_the_keys() {
+    let choices = Choices { note: Some("no shell"), ..choices(View::Bus) };
+    let text = lines(&drawn(Shown::Bus(&plant()), &choices, &Theme::new(true), (80, 24)));
+    assert!(text.contains("no shell") && !text.contains("q quit"), "{text}");
+}
+
 #[test]
 fn what_may_not_be_read() {
     let hidden = BusModel {
@@ -402,6 +437,9 @@ fn list() -> ListModel {
     (idle.messages_per_second, idle.bytes_per_second) = (Some(0.0), Some(0.0));
     (idle.unread_share, idle.waited_per_second, idle.lost_messages) = (None, Some(0.0), 0);
     idle.lost_last_minute = 0;
+    idle.publishers.as_mut().unwrap()[0].who.state = State::Dead;
+    idle.subscribers.as_mut().unwrap()[0].who.state = State::Dead;
+    idle.dead = 2;
     ListModel {
         directory: "/dev/shm/toroni".to_owned(),
         time: TIME,
@@ -484,7 +522,8 @@ fn every_size_is_drawn() {
                 let choices = Choices { offset: 1000, ..choices(view) };
                 drawn(Shown::Bus(&plant()), &choices, &theme, (width, height));
             }
-            drawn(Shown::List(&list()), &choices(View::List), &theme, (width, height));
+            let choices = Choices { has_help: true, ..choices(View::List) };
+            drawn(Shown::List(&list()), &choices, &theme, (width, height));
         }
     }
 }
