@@ -14,6 +14,26 @@ use std::process::Command;
 use toroni_shell::failure::Failure;
 use toroni_shell::location::BusLocation;
 
+/// What other programs call a command of this one.
+const SYNONYMS: &[(&[&str], &str)] = &[
+    (&["list", "buses", "dir"], "ls"),
+    (&["status", "stat", "stats", "show", "inspect", "describe"], "info"),
+    (&["publish", "send", "write", "put"], "pub"),
+    (&["subscribe", "listen", "receive", "read", "cat", "tail", "print"], "sub"),
+    (&["rate", "rates", "bw", "bandwidth"], "hz"),
+    (&["remove", "delete", "del", "destroy"], "rm"),
+    (&["new", "make", "mk", "add", "init"], "create"),
+    (&["topic"], "topics"),
+    (&["watch", "monitor", "ps"], "top"),
+    (&["check", "diagnose"], "doctor"),
+    (&["play"], "replay"),
+    (&["rec", "dump", "capture"], "record"),
+    (&["cleanup", "gc", "prune"], "clean"),
+    (&["metrics", "serve", "prometheus"], "serve-metrics"),
+    (&["nodes", "probe", "latency"], "net"),
+    (&["version"], "--version"),
+];
+
 /// What the names of these programs begin with.
 const PREFIX: &str = "toroni-";
 
@@ -132,6 +152,11 @@ fn nearest(name: &str) -> Option<String> {
     let mut known: BTreeSet<String> = programs();
     for command in cli::shown().get_subcommands().filter(|command| !command.is_hide_set()) {
         known.extend(command.get_name_and_visible_aliases().into_iter().map(str::to_owned));
+    }
+    let meant = SYNONYMS.iter().find(|(others, _)| others.contains(&name)).map(|(_, own)| *own);
+    // A command may be left out of this build.
+    if let Some(own) = meant.filter(|own| known.contains(*own) || own.starts_with('-')) {
+        return Some(own.to_owned());
     }
     known
         .into_iter()

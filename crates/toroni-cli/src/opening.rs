@@ -1,11 +1,12 @@
-//! Opens a bus that may not exist: `sub` waits for it, and `pub` creates it. Both report that on standard error, so
-//! that a user notices a mistyped name.
+//! Opens a bus that may not exist: `sub` waits for it, and reports that on standard error, so that a user notices a
+//! mistyped name. `pub` creates it: `toroni_shell::location`.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use toroni::{Bus, BusConfig, FileError, OpenError, admin};
+use toroni::{Bus, BusConfig, FileError, OpenError, Pattern, admin};
 use toroni_shell::failure::{Failure, no_bus};
 use toroni_shell::location::BusLocation;
+pub(crate) use toroni_shell::location::open_or_create;
 use toroni_shell::note;
 use toroni_shell::output::Output;
 use toroni_shell::stop::Stop;
@@ -13,22 +14,26 @@ use toroni_shell::stop::Stop;
 /// How often a command that waits for its bus checks whether it exists.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
-/// Opens the bus. If it does not exist, creates it and says so on standard error.
-pub(crate) fn open_or_create(config: &BusConfig, location: &BusLocation) -> Result<Bus, Failure> {
-    match config.open_existing(&location.bus) {
-        Err(OpenError::File(FileError::NotFound { path })) => {
-            let was_missing = no_bus(&path);
-            match config.create(&location.bus) {
-                // Another process was faster.
-                Err(OpenError::AlreadyExists { .. }) => Ok(config.open(&location.bus)?),
-                answer => {
-                    let bus = answer?;
-                    note::remark(&format!("{was_missing}: created it with the default settings"));
-                    Ok(bus)
-                }
-            }
-        }
-        answer => Ok(answer?),
+/// Says so on standard error if the only pattern of a command is the name of a bus, and no topic matches it: other commands
+/// take the bus at this place.
+pub(crate) fn remark_on_bus_as_pattern(
+    location: &BusLocation,
+    patterns: &[Pattern],
+    command: &str,
+) {
+    let [pattern] = patterns else { return };
+    let name = pattern.as_str();
+    // If the directory cannot be read, opening the bus says so.
+    let buses = admin::list(location.dir.as_deref()).unwrap_or_default();
+    if name == location.bus || !buses.iter().any(|bus| bus.name == name) {
+        return;
+    }
+    let topics = location.open_existing(None).ok().and_then(|bus| bus.topics().ok());
+    if !topics.is_some_and(|topics| topics.iter().any(|topic| pattern.matches(&topic.name))) {
+        note::remark(&format!(
+            "no topic of bus {} matches {name}, but there is a bus {name}: `toroni --bus {name} {command}` is about that one",
+            location.bus
+        ));
     }
 }
 

@@ -21,8 +21,10 @@ pub fn parse_interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Parses a rate and returns events per second: `500`, `10k/s`, `2.5M/s`, `30/min`.
+/// Parses a rate and returns events per second: `500`, `10k/s`, `2.5M/s`, `30/min`, `10Hz`.
 pub fn parse_rate(text: &str) -> Result<f64, String> {
+    // A hertz is one event per second.
+    let text = text.strip_suffix("Hz").filter(|text| !text.contains('/')).unwrap_or(text);
     let (count, seconds) = match text.split_once('/') {
         None | Some((_, "s")) => (text.split('/').next().unwrap_or(text), 1.0),
         Some((count, "m" | "min")) => (count, 60.0),
@@ -184,7 +186,10 @@ mod tests {
         {
             assert_eq!(parse_rate(text), Ok(rate), "{text}");
         }
-        for text in ["", "0", "0/s", "-3", "5/fortnight", "5x/s", "/s"] {
+        for (text, rate) in [("10Hz", 10.0), ("2.5kHz", 2500.0), ("1 MHz", 1e6)] {
+            assert_eq!(parse_rate(text), Ok(rate), "{text}");
+        }
+        for text in ["", "Hz", "Hz/s", "5/sHz", "0", "0/s", "-3", "5/fortnight", "5x/s", "/s"] {
             assert!(parse_rate(text).is_err(), "{text}");
         }
     }

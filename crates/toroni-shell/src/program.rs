@@ -2,11 +2,12 @@
 
 use crate::failure::Failure;
 use crate::note;
-use crate::output::printable;
+use crate::output::{Output, printable};
 use clap::builder::{Resettable, StyledStr};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ColorChoice, Command};
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -39,7 +40,8 @@ pub fn parse(
     definitions: fn() -> Command,
     otherwise: impl FnOnce(&clap::Error) -> Option<Failure>,
 ) -> Result<ArgMatches, ExitCode> {
-    definitions().color(note::choice()).try_get_matches().map_err(|error| {
+    definitions().color(note::choice()).try_get_matches().map_err(|mut error| {
+        explain(&mut error, definitions(), std::env::args_os().skip(1));
         if is_command_missing(&error) {
             let _ = write!(std::io::stderr(), "{}", help_for(&error, definitions()));
             return ExitCode::from(2);
@@ -49,6 +51,62 @@ pub fn parse(
             None => report_usage(&error),
         }
     })
+}
+
+/// Makes an error of clap fit what the user wrote. Its usage line would show options as required that the environment sets.
+/// And for `--topic`, where the topic is an argument, it would suggest another option.
+fn explain(error: &mut clap::Error, mut program: Command, words: impl Iterator<Item = OsString>) {
+    program.build();
+    let command = command_of(&mut program, words);
+    if error.get(ContextKind::Usage).is_some() {
+        let usage = command.render_usage();
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
+    }
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return };
+    if error.kind() != ErrorKind::UnknownArgument {
+        return;
+    }
+    let option = option.clone();
+    let wanted = argument_for(&option);
+    let names = |argument: &clap::Arg| {
+        let name = argument.get_value_names().and_then(|names| names.first())?;
+        wanted.contains(&name.as_str()).then(|| name.to_string())
+    };
+    let takes_group = command.get_arguments().any(|known| known.get_long() == Some("group"));
+    let tip = if let Some(name) = command.get_positionals().find_map(names) {
+        format!("{name} is no option: write it without '{option}'")
+    } else if takes_group && option.starts_with(|c: char| c.is_ascii_digit() || c == '[') {
+        format!("name the group with '--group {option}'")
+    } else {
+        return;
+    };
+    error.remove(ContextKind::SuggestedArg);
+    let tips = ContextValue::StyledStrs(vec![StyledStr::from(tip)]);
+    error.insert(ContextKind::Suggested, tips);
+}
+
+/// Returns the command that the words call.
+fn command_of(program: &mut Command, words: impl Iterator<Item = OsString>) -> &mut Command {
+    let mut command = program;
+    for word in words {
+        let Some(name) = word.to_str() else { continue };
+        if command.find_subcommand(name).is_some() {
+            command = command.find_subcommand_mut(name).expect("it was found");
+        }
+    }
+    command
+}
+
+/// Returns the arguments that a user may mean with an option of this name.
+fn argument_for(option: &str) -> &'static [&'static str] {
+    match option.trim_start_matches('-').split('=').next().unwrap_or_default() {
+        "topic" | "topics" | "pattern" | "patterns" => &["TOPIC", "PATTERN"],
+        "name" | "names" | "bus" => &["NAME", "NAMES", "BUS"],
+        "message" | "payload" => &["MESSAGE"],
+        "file" | "files" | "input" | "output" => &["FILE", "FILES"],
+        "group" | "groups" => &["GROUP"],
+        _ => &[],
+    }
 }
 
 /// With this variable, a program tells one that it starts which version it is.
@@ -157,9 +215,58 @@ pub fn report(failure: Failure) -> ExitCode {
 #[must_use]
 pub fn report_usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        error.exit();
+        return exit_code(print_help(error));
     }
     let text = error.render().to_string();
     note::failure(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
     ExitCode::from(2)
+}
+
+/// Prints help or version. Unlike clap, fails if they cannot be written.
+fn print_help(error: &clap::Error) -> Result<(), Failure> {
+    let mut output = Output::new()?;
+    let text = error.render();
+    let text = match note::is_colored(output.is_terminal()) {
+        true => text.ansi().to_string(),
+        false => text.to_string(),
+    };
+    output.bytes(text.as_bytes())?;
+    output.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Arg;
+
+    fn program() -> Command {
+        let dir = Arg::new("dir").long("dir").value_name("DIR").global(true);
+        let topic = Arg::new("topic").value_name("TOPIC").required(true);
+        let strict = Arg::new("strict").long("strict").action(clap::ArgAction::SetTrue);
+        let sub = Command::new("sub").arg(topic).arg(strict);
+        Command::new("toroni").arg(dir).subcommand(sub)
+    }
+
+    fn said(words: &[&str]) -> String {
+        let mut error = program().try_get_matches_from(words).unwrap_err();
+        explain(&mut error, program(), words[1..].iter().map(OsString::from));
+        error.render().to_string()
+    }
+
+    #[test]
+    fn an_option_for_an_argument_names_the_argument() {
+        let text = said(&["toroni", "sub", "--topic", "x"]);
+        assert!(text.contains("tip: TOPIC is no option: write it without '--topic'"), "{text}");
+        assert!(!text.contains("--strict"), "{text}");
+        // A mistyped option still gets its suggestion.
+        let text = said(&["toroni", "sub", "--strikt", "x"]);
+        assert!(text.contains("'--strict'"), "{text}");
+    }
+
+    #[test]
+    fn the_usage_is_that_of_the_command() {
+        let text = said(&["toroni", "--dir", "/x", "sub", "--nothing"]);
+        assert!(text.contains("Usage: toroni sub [OPTIONS] <TOPIC>"), "{text}");
+        assert!(!text.contains("--dir <DIR>"), "{text}");
+    }
 }

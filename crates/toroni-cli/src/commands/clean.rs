@@ -1,5 +1,6 @@
 //! `toroni clean`: frees what dead processes held, and removes unused buses.
 
+use crate::participants;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use serde_json::json;
@@ -91,6 +92,10 @@ pub(crate) fn run(
     }
     if is_refused {
         output.flush()?;
+        let users = name.map(|name| participants::users(location, name)).unwrap_or_default();
+        if !users.is_empty() {
+            skipped.push(printable(&format!("open in {}", users.join(", "))));
+        }
         return Err(Failure::Failed(skipped.join("\ntoroni: ")));
     }
     if !arguments.json {

@@ -1,5 +1,6 @@
 //! `toroni rm`: removes buses, persistent or not, that no process has open.
 
+use crate::participants;
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use serde_json::json;
@@ -48,7 +49,13 @@ pub(crate) fn run(location: &BusLocation, arguments: &Remove) -> Result<(), Fail
         };
         if !report.actions.iter().any(is_removed) {
             let reasons: Vec<&str> = report.skipped.iter().map(|(_, why)| &**why).collect();
-            left.push(format!("cannot remove {name}: {}", reasons.join("; ")));
+            let users = participants::users(location, name);
+            let by = if users.is_empty() {
+                String::new()
+            } else {
+                format!(" (open in {})", users.join(", "))
+            };
+            left.push(format!("cannot remove {name}: {}{by}", reasons.join("; ")));
         }
     }
     output.flush()?;

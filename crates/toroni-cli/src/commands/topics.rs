@@ -2,7 +2,7 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use crate::participants;
+use crate::{opening, participants};
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use serde_json::{Value, json};
@@ -32,6 +32,7 @@ const MOST_NAMED: usize = 8;
 /// Prints a line for each topic that matches a pattern.
 pub(crate) fn run(location: &BusLocation, arguments: &Topics) -> Result<(), Failure> {
     let patterns = toroni_shell::location::patterns(&arguments.patterns)?;
+    opening::remark_on_bus_as_pattern(location, &patterns, "topics");
     let bus = location.open_existing(None)?;
     let mut topics = bus.topics()?;
     topics.retain(|topic| patterns.iter().any(|pattern| pattern.matches(&topic.name)));

@@ -47,6 +47,7 @@ mod support;
 mod terminal;
 #[cfg(feature = "top")]
 mod top;
+mod words;
 
 use std::path::Path;
 

@@ -24,14 +24,14 @@ const CHECK_EVERY: Duration = Duration::from_millis(100);
 #[derive(Args)]
 #[command(after_help = "Examples:
   toroni net nodes --realm plant
-  toroni net nodes 239.192.1.7 --realm plant --json | jq .patterns
+  toroni net nodes --group 239.192.1.7 --realm plant --json | jq .patterns
 
 It listens to a group, and asks each stream for its patterns. A node that only receives sends nothing to the group: the \
 streams count it in RECEIVERS. SOURCE is the id by which losses and metrics name a node. Streams of this host come only \
 with `loop`. Nodes that set `session_max` to more than 2 s may need more --minutes.")]
 pub(crate) struct NodesOf {
     /// Multicast group, with or without a port
-    #[arg(value_name = "GROUP", value_parser = parse_group, default_value_t = DEFAULT_GROUP)]
+    #[arg(long, value_name = "GROUP", value_parser = parse_group, default_value_t = DEFAULT_GROUP)]
     group: SocketAddr,
     /// The realm whose nodes are listed
     #[arg(long, value_name = "REALM", default_value = "default")]

@@ -24,7 +24,7 @@ const DRAW_EVERY: Duration = Duration::from_secs(1);
   toroni net probe                                 on each host, at the same time
   toroni net probe --expect line-4 --expect line-5
   toroni net probe --minutes 6                     is there a querier? see below
-  toroni net probe 239.192.1.7 --sizes --json
+  toroni net probe --group 239.192.1.7 --sizes --json
   toroni net probe --rate 500Mbit/s                what does the network do under load?
 
 Each host sends 10 questions a second to the group, and answers at most 20 directly. The answers say how many questions were \
@@ -45,7 +45,7 @@ test of 6 minutes can show it: hosts that are silent in the group are then asked
 of each other.")]
 pub(crate) struct Probe {
     /// Multicast group, with or without a port
-    #[arg(value_name = "GROUP", value_parser = parse_group, default_value_t = DEFAULT_GROUP)]
+    #[arg(long, value_name = "GROUP", value_parser = parse_group, default_value_t = DEFAULT_GROUP)]
     group: SocketAddr,
     /// Fail unless this host is heard and hears this one; may be given several times
     #[arg(long, value_name = "HOST")]

@@ -20,7 +20,7 @@ use toroni_net::host::address::DEFAULT_GROUP;
 use toroni_shell::complete;
 use toroni_shell::exchange::{Lapse, Loss};
 use toroni_shell::failure::Failure;
-use toroni_shell::location::BusLocation;
+use toroni_shell::location::{self, BusLocation};
 use toroni_shell::output::Output;
 use toroni_shell::printer::Format;
 use toroni_shell::printer::{Printer, Style};
@@ -87,9 +87,10 @@ pub(crate) fn run(location: &BusLocation, arguments: &Receive) -> Result<(), Fai
     let Some(config) = arguments.membership.read(location, "receive", &sections)? else {
         return Ok(());
     };
-    let patterns = toroni_shell::location::patterns(&arguments.patterns)?;
+    let patterns = location::patterns(&arguments.patterns)?;
     // The same bus as the node's, which it opens as an existing one.
-    let bus = location.config().participant_name("toroni-net-receive").open(&location.bus)?;
+    let config_of_bus = location.config().participant_name("toroni-net-receive");
+    let bus = location::open_or_create(&config_of_bus, location)?;
     let mut builder = bus.subscriber().name("toroni-net-receive");
     for pattern in &patterns {
         builder = builder.pattern(pattern.as_str());

@@ -19,7 +19,7 @@ use toroni_proto::reassembly::Message;
 use toroni_proto::wire::{Keys, TableName, TopicNumber};
 use toroni_shell::exchange::{Loss, Shown};
 use toroni_shell::failure::Failure;
-use toroni_shell::location::BusLocation;
+use toroni_shell::location::{BusLocation, parse_address};
 use toroni_shell::note;
 use toroni_shell::output::Output;
 use toroni_shell::printer::Format;
@@ -57,7 +57,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "BUS")]
     into: Option<String>,
     /// Where the node of the source listens [default: as it says in the group]; then --source must be an id
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     connect: Option<SocketAddr>,
     /// The realm
     #[arg(long, value_name = "REALM", default_value = "default")]

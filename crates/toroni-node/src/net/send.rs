@@ -12,7 +12,7 @@ use toroni_net::node::config::datagram_within;
 use toroni_net::node::config::units::Quantity;
 use toroni_proto::config::Config;
 use toroni_shell::failure::Failure;
-use toroni_shell::location::BusLocation;
+use toroni_shell::location::{self, BusLocation, parse_address};
 use toroni_shell::ready::ReadyFd;
 use toroni_shell::{complete, human, note};
 
@@ -36,7 +36,7 @@ pub(crate) struct Send {
     #[arg(long, value_name = "GROUP", value_parser = parse_group, conflicts_with = "to")]
     group: Option<SocketAddr>,
     /// Send to this address and port instead of a group; may be given several times
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_address)]
     to: Vec<SocketAddr>,
     /// Greatest length of a datagram with a unit, such as 1200B, or mtu: as long as the interface takes [default: 1408B, or
     /// less if the interface takes less]
@@ -80,6 +80,8 @@ pub(crate) fn run(location: &BusLocation, arguments: &Send) -> Result<(), Failur
     let Some(config) = arguments.membership.read(location, "send", &sections)? else {
         return Ok(());
     };
+    // The node would create it without a word.
+    drop(location::open_or_create(&location.config(), location)?);
     let about = format!(
         "sends {} of bus {} to {to}, at most {}; a signal (Ctrl-C) ends it",
         arguments.patterns.join(", "),

@@ -143,6 +143,39 @@ fn groups_that_cannot_be_used_are_refused() {
     assert!(stderr.contains("\"eth0\" is no address: write for example"), "{stderr}");
 }
 
+/// The name may be mistyped.
+#[test]
+fn a_bus_that_a_command_creates_is_named() {
+    let buses = Buses::new();
+    let commands = [
+        &["net", "receive"][..],
+        &["net", "send", "a", "--rate", "1Mbit/s", "--to", "localhost:4479"],
+    ];
+    for (number, command) in commands.into_iter().enumerate() {
+        let bus = format!("typo-{number}");
+        let more = ["--bus", &bus, "--interface", "lo", "--name", &bus];
+        let mut process = buses.start(&[command, &more].concat());
+        process.wait_for_error(&format!("/{bus}"));
+        process.wait_for_error(": created it with the default settings");
+        process.kill();
+        // Once it is there, nothing is said.
+        let mut process = buses.start(&[command, &more].concat());
+        process.wait_for_error("a signal (Ctrl-C) ends it");
+        assert!(!process.errors().contains("created it"), "{}", process.errors());
+        process.kill();
+    }
+}
+
+/// All commands about one group take it in the same way.
+#[test]
+fn groups_are_given_alike() {
+    for command in ["send", "receive", "replay", "probe", "latency", "nodes"] {
+        let (code, help, _) = said(&["net", command, "--help"]);
+        assert!(code == 0 && help.contains("--group <GROUP>"), "{command}: {help}");
+        assert!(!help.contains("[GROUP]"), "{command}: {help}");
+    }
+}
+
 #[test]
 fn net_alone_shows_its_commands() {
     let (code, _, stderr) = said(&["net"]);

@@ -155,7 +155,8 @@ fn a_table_is_printed_and_bad_options_are_refused() {
     assert!(stdout.contains("fail  nothing came from z: "), "{stdout}");
     assert!(stderr.contains("not heard both ways: z"), "{stderr}");
     for (arguments, wanted) in [
-        (&["224.0.0.9"][..], "224.0.0.9 is reserved"),
+        (&["--group", "224.0.0.9"][..], "224.0.0.9 is reserved"),
+        (&["239.192.84.79"], "tip: name the group with '--group 239.192.84.79'"),
         (&["--minutes", "0"], "\"0\" is no number of minutes"),
         (&["--interface", "nonesuch0"], "nonesuch0"),
     ] {

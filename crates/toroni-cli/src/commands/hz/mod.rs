@@ -5,6 +5,7 @@
 mod jitter;
 pub(crate) mod options;
 
+use crate::opening;
 use jitter::Jitter;
 use options::Hz;
 use serde_json::{Value, json};
@@ -32,6 +33,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Hz) -> Result<(), Failure>
         "writing to standard output, which its reader does not read".to_owned(),
     ))?;
     let patterns = toroni_shell::location::patterns(&arguments.patterns)?;
+    opening::remark_on_bus_as_pattern(location, &patterns, "hz");
     let mut output = Output::new()?;
     let config = location.config().participant_name("toroni-hz");
     let bus = config.open_existing(&location.bus)?;

@@ -9,10 +9,11 @@ use collect::Observer;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use toroni::OpenError;
 use toroni_http::Request;
 use toroni_proactor::{Listener, Proactor, Watch};
 use toroni_shell::failure::Failure;
-use toroni_shell::location::BusLocation;
+use toroni_shell::location::{BusLocation, parse_address};
 use toroni_shell::note;
 use toroni_shell::ready::ReadyFd;
 use toroni_shell::stop::{GracePeriod, Stop};
@@ -30,8 +31,13 @@ while the process serves.
 The addresses of other hosts can read the metrics only if --listen names an address that they reach. The metrics \
 contain names and counts, and no messages.")]
 pub(crate) struct ServeMetrics {
-    /// Address and port to listen on; port 0 is any free port
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9478")]
+    /// Address or name, and port to listen on; port 0 is any free port
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:9478",
+        value_parser = parse_address
+    )]
     listen: SocketAddr,
     /// Write a line to descriptor N when clients can connect
     #[arg(long, value_name = "N")]
@@ -45,6 +51,12 @@ pub(crate) fn run(
     buses: Option<Vec<String>>,
 ) -> Result<(), Failure> {
     let ready = ReadyFd::claim(arguments.ready_fd)?;
+    // A bus need not exist yet, but a name that no bus can have never will.
+    for name in buses.iter().flatten() {
+        if let Err(error @ OpenError::InvalidName(_)) = location.config().open_existing(name) {
+            return Err(error.into());
+        }
+    }
     let stop = Stop::install(GracePeriod::OneSecond("reading the buses".to_owned()))?;
     let proactor = Proactor::from_environment().map_err(|error| cannot_serve(&error))?;
     let listener = Listener::bind(&proactor, arguments.listen).map_err(|error| {

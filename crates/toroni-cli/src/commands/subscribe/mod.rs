@@ -39,6 +39,7 @@ pub(crate) fn run(location: &BusLocation, arguments: Subscribe) -> Result<(), Fa
     if let Some(path) = &arguments.file {
         return file::run(path, &patterns, &arguments, output, &stop);
     }
+    opening::remark_on_bus_as_pattern(location, &patterns, "sub");
     let config = location.config().participant_name(arguments.name.as_str());
     let (bus, is_new) = if arguments.create {
         (config.open(&location.bus)?, false)

@@ -75,7 +75,16 @@ impl Config {
                 processor(ProviderType::Select, WaitType::Epoll),
             ),
             text if text.contains('=') => parse(text, VARIABLE)?,
-            path => Self::from_file(path)?,
+            path => Self::from_file(path).map_err(|error| match error {
+                ConfigError::Unreadable { source, .. } => ConfigError::Syntax {
+                    origin: VARIABLE.to_owned(),
+                    message: format!(
+                        "{path:?} is no engine (auto, combined, uring, epoll, poll, posix), no TOML, which has an `=`, and \
+                         no file that can be read: {source}"
+                    ),
+                },
+                error => error,
+            })?,
         })
     }
 

@@ -117,3 +117,16 @@ fn a_proactor_has_one_to_256_shards() {
     }
     assert_eq!(Config::parse("[[processor]]").unwrap().shards(), None);
 }
+
+/// A mistyped engine is not only a file that is missing.
+#[test]
+fn a_word_that_is_nothing_says_what_is_expected() {
+    for value in ["epol", "[[processor]]\nepoll", "/no/such/file.toml"] {
+        let said = Config::from_value(value).unwrap_err().to_string();
+        for wanted in
+            ["TORONI_PROACTOR", "auto, combined, uring, epoll, poll, posix", "TOML", "no file"]
+        {
+            assert!(said.contains(wanted), "{value}: {said}");
+        }
+    }
+}
