@@ -45,7 +45,13 @@ fn main() -> ExitCode {
     if child::is_child() {
         return child::run();
     }
-    let Err(failure) = run(Arguments::parse().command) else { return ExitCode::SUCCESS };
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() => error.exit(),
+        // Help and version. Unlike clap, this fails if they cannot be written.
+        Err(error) => return toroni_shell::program::report_usage(&error),
+    };
+    let Err(failure) = run(arguments.command) else { return ExitCode::SUCCESS };
     let (code, text) = failure.report();
     if let Some(text) = text {
         eprintln!("toroni-bench: {text}");
@@ -76,13 +82,16 @@ fn run(command: Command) -> Result<(), Failure> {
             let length = if quick { machines::RunLength::QUICK } else { machines::RunLength::FULL };
             print(&[machines::report(length).map_err(failed)?], &without_chart(json))
         }
-        Command::Net(options) => print(&net::run(&options).map_err(failed)?, &options.output),
+        Command::Net(options) => {
+            print(&net::run(&options).map_err(failed)?, &without_chart(options.json))
+        }
         Command::Peers(options) => {
             check_plots(&plots_of_peers(&options)?)?;
             print(&peers::run(&options).map_err(failed)?, &options.output)
         }
         Command::Sequencer(options) => {
-            print(&[sequencer::report(&options).map_err(failed)?], &options.output)
+            let report = sequencer::report(&options).map_err(failed)?;
+            print(&[report], &without_chart(options.json))
         }
         Command::SequencerMember(options) => sequencer::member(options).map_err(failed),
         Command::FloorPartner { kind, pages, core } => floors::partner_main(&kind, &pages, core)
@@ -134,6 +143,12 @@ fn plot_path(plot: &Path, report: &str, reports: usize) -> PathBuf {
 fn print(reports: &[Report], output: &Output) -> Result<(), Failure> {
     let printed = print_text(reports, output.json);
     if let Some(plot) = &output.plot {
+        if reports.iter().all(|report| report.charts.is_empty()) {
+            return Err(Failure::Failed(format!(
+                "wrote no chart to {}: the report has none",
+                plot.display()
+            )));
+        }
         for report in reports.iter().filter(|report| !report.charts.is_empty()) {
             let path = plot_path(plot, &report.name, reports.len());
             let svg = report.svg().map_err(failed)?;

@@ -66,7 +66,7 @@ pub struct Output {
     #[arg(long)]
     pub json: bool,
     /// Write a chart to this file, as SVG
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = toroni_chart::parse_path)]
     pub plot: Option<PathBuf>,
 }
 

@@ -3,7 +3,7 @@
 use crate::Error;
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Checks that a chart can be written to this file. Call it before a measurement, which may take minutes. Leaves no
 /// new file behind, because the measurement may fail.
@@ -20,6 +20,23 @@ pub fn check_writable(path: &Path) -> Result<(), Error> {
         Err(error) => Err(error),
     };
     checked.map_err(cannot_write(path))
+}
+
+/// Parses the file of a chart on a command line. A name that ends as that of another format is refused: the file would
+/// contain SVG all the same.
+///
+/// # Errors
+/// Why there can be no chart in this file.
+pub fn parse_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match path.extension() {
+        Some(kind) if !kind.eq_ignore_ascii_case("svg") => Err(format!(
+            "a chart is written as SVG: name a file that ends in .svg, and convert it afterwards (rsvg-convert -o {} {})",
+            path.display(),
+            path.with_extension("svg").display()
+        )),
+        _ => Ok(path),
+    }
 }
 
 /// Writes a chart to this file.

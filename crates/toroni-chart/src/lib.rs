@@ -2,7 +2,7 @@
 
 mod file;
 
-pub use file::{check_writable, write};
+pub use file::{check_writable, parse_path, write};
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::prelude::*;

@@ -31,7 +31,6 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use toroni_bench_harness::Failure;
-use toroni_bench_harness::options::Output;
 use toroni_bench_harness::report::Report;
 
 /// What to measure.
@@ -75,8 +74,9 @@ pub(crate) struct Net {
     /// Directory of the packages of the foreign peers
     #[arg(long, value_name = "DIRECTORY", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../peers"))]
     peers_directory: PathBuf,
-    #[command(flatten)]
-    pub(crate) output: Output,
+    /// Print JSON, one object per line: the report, each cell, each goal
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// How long the measurement takes.

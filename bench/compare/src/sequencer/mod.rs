@@ -20,7 +20,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use toroni_bench_harness::options::Output;
 use toroni_bench_harness::report::{Bound, Cell, Goal, Report, Table};
 use toroni_bench_harness::{Failure, machine};
 
@@ -40,8 +39,9 @@ pub(crate) struct Sequencer {
     /// Keep the logs below this directory, which decides which disk is measured [default: in memory]
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) output: Output,
+    /// Print JSON, one object per line: the report, each cell, each goal
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// What is measured of one contender.

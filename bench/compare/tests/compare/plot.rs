@@ -26,6 +26,42 @@ fn reports_without_a_chart_are_not_plotted() {
     assert!(!plot.exists());
 }
 
+/// No experiment between hosts has a chart.
+#[test]
+fn experiments_between_hosts_are_not_plotted() {
+    for experiment in [&["net", "crybaby"][..], &["net"], &["sequencer"]] {
+        let (code, said) = refused(&[experiment, &["--plot", "chart.svg"]].concat());
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("unexpected argument '--plot'"), "{said}");
+    }
+}
+
+#[test]
+fn a_chart_in_another_format_is_refused() {
+    let directory = Directory::new();
+    for command in ["throughput", "fanout", "peers", "proactor"] {
+        for file in ["x.png", "x.svg.pdf"] {
+            let plot = directory.join(file);
+            let (code, said) = refused(&[command, "--plot", text(&plot)]);
+            assert_eq!(code, Some(2), "{said}");
+            assert!(said.contains("a chart is written as SVG"), "{said}");
+            assert!(!plot.exists());
+        }
+    }
+}
+
+#[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    for option in ["--help", "--version"] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toroni-bench"));
+        let output = command.arg(option).stdout(full).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("cannot write to standard output"), "{said}");
+    }
+}
+
 #[test]
 fn the_files_of_all_charts_are_checked_first() {
     for workloads in [&["throughput"][..], &["latency"], &[]] {

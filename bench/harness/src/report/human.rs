@@ -91,7 +91,11 @@ fn render_goals(goals: &[Goal], text: &mut String) {
             Bound::AtLeast(bound) => format!("≥ {}", figure(bound)),
             Bound::AtMost(bound) => format!("≤ {}", figure(bound)),
         };
-        let met = if goal.is_met() { "met" } else { "MISSED" };
+        let met = match goal.is_met() {
+            true => "met",
+            false if goal.is_noise() => "NOISE",
+            false => "MISSED",
+        };
         lines.push(vec![
             goal.what.clone(),
             reference,

@@ -115,13 +115,20 @@ pub enum Bound {
 }
 
 impl Goal {
-    /// Returns whether the goal was met.
+    /// Returns whether the goal was met. Noise meets none.
     #[must_use]
     pub fn is_met(&self) -> bool {
         match self.bound {
             Bound::AtLeast(bound) => self.measured >= bound,
-            Bound::AtMost(bound) => self.measured <= bound,
+            Bound::AtMost(bound) => !self.is_noise() && self.measured <= bound,
         }
+    }
+
+    /// Returns whether the figure is less than nothing, as the slope through scattered latencies may be: then it shows how
+    /// much the measurement scatters, and not what something costs.
+    #[must_use]
+    pub fn is_noise(&self) -> bool {
+        self.measured < 0.0
     }
 }
 
@@ -210,5 +217,15 @@ pub(crate) mod tests {
     fn goals_are_met_on_the_right_side() {
         let goals = example().goals;
         assert_eq!([goals[0].is_met(), goals[1].is_met()], [false, true]);
+    }
+
+    /// A cost below 0 comes from latencies that scatter.
+    #[test]
+    fn a_negative_cost_meets_no_goal() {
+        let goal = |measured| Goal { measured, ..example().goals.remove(1) };
+        assert!(goal(0.0).is_met() && goal(50.0).is_met() && !goal(50.1).is_met());
+        assert!(!goal(-0.1).is_met() && goal(-0.1).is_noise() && !goal(0.0).is_noise());
+        let report = Report { goals: vec![goal(-0.1)], ..example() };
+        assert!(report.human().contains("  NOISE\n"), "{}", report.human());
     }
 }

@@ -29,7 +29,7 @@ const SHARES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 #[derive(Args)]
 #[command(after_help = "Examples:
   toroni net latency --realm plant                 one way, from each stream of the realm
-  toroni net latency 239.192.1.7 --realm plant --minutes 20 --json
+  toroni net latency --group 239.192.1.7 --realm plant --minutes 20 --json
   toroni net latency --realm plant --minutes 20 --plot latency.svg
 
 It listens to a group, and sends nothing. Each datagram says when it was sent; the kernel says when it came. Retransmissions \
@@ -40,7 +40,7 @@ clock follows a better one. The least time of each 10 s is that of a datagram th
 clocks drift. DRIFT is that change, in microseconds a second, which is millionths (ppm).")]
 pub(crate) struct Latency {
     /// Multicast group, with or without a port
-    #[arg(value_name = "GROUP", value_parser = parse_group, default_value_t = DEFAULT_GROUP)]
+    #[arg(long, value_name = "GROUP", value_parser = parse_group, default_value_t = DEFAULT_GROUP)]
     group: SocketAddr,
     /// The realm whose streams are measured
     #[arg(long, value_name = "REALM", default_value = "default")]
@@ -58,7 +58,12 @@ pub(crate) struct Latency {
     #[arg(long)]
     json: bool,
     /// Draw how the times change and how they are distributed, as an SVG file
-    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = clap::ValueHint::FilePath,
+        value_parser = toroni_chart::parse_path
+    )]
     plot: Option<PathBuf>,
     /// Write a line to this inherited file descriptor when it listens
     #[arg(long, value_name = "FD")]
