@@ -2,7 +2,7 @@
 
 use crate::support::Buses;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixDatagram;
 
 /// Names of settings in the library. Errors name the options instead.
@@ -86,6 +86,40 @@ fn errors_name_options_and_not_rust() {
     // `pub` has created the default bus.
     let left: Vec<String> = buses.entries().into_iter().filter(|name| name != "default").collect();
     assert_eq!(left, entries);
+}
+
+/// As root leaves it with `mkdir`, or by creating the first bus in it.
+#[test]
+fn a_directory_that_root_made_comes_with_the_command_that_shares_it() {
+    if !rustix::process::getuid().is_root() {
+        return eprintln!("skipped: only root can become other users");
+    }
+    let buses = Buses::new();
+    let set = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set(buses.path(), 0o755);
+    let shared = buses.path().join("shared");
+    std::fs::create_dir(&shared).unwrap();
+    let command = format!("install -d -m 1777 {}", shared.display());
+    for mode in [0o755, 0o700] {
+        set(&shared, mode);
+        for arguments in
+            [&["create", "x"][..], &["pub", "a", "x"], &["sub", "--create"], &["doctor"]]
+        {
+            let mut process = buses.as_other_user(arguments);
+            let output = process.env("TORONI_DIR", &shared).output().unwrap();
+            let said = [output.stdout, output.stderr].concat();
+            let said = String::from_utf8(said).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{mode:o} {arguments:?}: {said}");
+            assert!(said.contains(&command), "{mode:o} {arguments:?}: {said}");
+        }
+    }
+    // The command helps.
+    let status = std::process::Command::new("sh").args(["-c", &command]).status().unwrap();
+    assert!(status.success());
+    let mut process = buses.as_other_user(&["pub", "a", "x"]);
+    assert!(process.env("TORONI_DIR", &shared).output().unwrap().status.success());
 }
 
 #[test]

@@ -17,7 +17,7 @@ use super::directory::{failed, is_default_and_not_for_all, sharing_hint};
 use super::mapping::Protection;
 use super::names;
 use crate::error::{FileError, OpenError};
-use rustix::fs::{Mode, XattrFlags};
+use rustix::fs::{Access, Mode, XattrFlags};
 use rustix::io::Errno;
 use std::ffi::{CStr, OsStr};
 use std::os::fd::AsFd;
@@ -184,10 +184,26 @@ pub(super) fn who_is(path: &Path) -> String {
     let own = user(rustix::process::geteuid().as_raw());
     let advice = if is_default_and_not_for_all(path) {
         sharing_hint()
+    } else if let Some((directory, owner)) = closed_directory(path) {
+        let directory = directory.display();
+        format!(
+            "{directory} is only for {owner}: to share it among all users, {owner} or root runs `install -d -m 1777 {directory}`; or set TORONI_DIR to a directory of your own"
+        )
     } else {
         "ask the owner, or set TORONI_DIR to another directory".to_owned()
     };
     format!("{owner}this process runs as {own}: {advice}")
+}
+
+/// Returns the directory at `path` or above it, and its owner, if it belongs to another user and this process may not
+/// create anything in it: as one that root made.
+fn closed_directory(path: &Path) -> Option<(&Path, String)> {
+    // Below a directory that may not be searched, nothing is found.
+    let (directory, metadata) =
+        path.ancestors().find_map(|above| Some((above, above.metadata().ok()?)))?;
+    let may = rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK).is_ok();
+    let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
+    (metadata.is_dir() && !may && !is_own).then(|| (directory, user(metadata.uid())))
 }
 
 const XATTR: &CStr = c"system.posix_acl_access";

@@ -29,7 +29,10 @@ pub(super) fn directory(directory: &Path) -> Finding {
         return Finding::fail(
             CHECK,
             format!("{} cannot be written: {error}", base.display()),
-            "mount it writable, give this user access, or set TORONI_DIR to another directory",
+            format!(
+                "as root: install -d -m 1777 {}, for all users; mount it writable if it is not; or set TORONI_DIR to another directory",
+                directory.display()
+            ),
         );
     }
     let Ok(metadata) = base.metadata() else {
