@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`location`] | `--bus` and `--dir`; patterns |
 //! | [`complete`], [`man`] | completion in shells; manual pages |
-//! | [`human`] | sizes, times and rates as text |
+//! | [`human`], [`age`] | sizes, times and rates as text; how old messages are |
 //! | [`output`], [`exchange`] | standard output, tables, JSON; the messages that `sub --json` writes and `pub --json` reads |
 //! | [`printer`], [`template`] | messages as text |
 //! | [`note`], [`progress`] | standard error |
@@ -15,6 +15,7 @@
 //!
 //! It is published because the programs need it. It promises no stability.
 
+pub mod age;
 pub mod complete;
 pub mod exchange;
 pub mod exits;

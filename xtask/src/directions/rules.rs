@@ -268,7 +268,11 @@ pub(super) const TREES: &[Tree] = &[
     only_unsafe("bindings/c/src", UNSAFE_IN_C),
     only_unsafe("bindings/c-net/src", &["lib.rs", "status.rs"]),
     Tree {
-        checked: Checked { files: &["failure.rs"], readers: READERS_OF_COUNTS, except: &[] },
+        checked: Checked {
+            files: &["age.rs", "failure.rs"],
+            readers: READERS_OF_COUNTS,
+            except: &[],
+        },
         ..only_unsafe("crates/toroni-shell/src", &["ready.rs"])
     },
     Tree {

@@ -448,3 +448,52 @@ fn the_doctor_fails_where_no_bus_can_be_created() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stdout).contains("FAIL"));
 }
+
+/// Publishers of one topic stamp its messages. A stamp in the future comes from another host, or from a clock that was set back.
+#[test]
+fn hz_shows_how_old_messages_with_a_stamp_are() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "default"]);
+    let mut hz = buses.start(&["hz", "--interval", "0.5", "--json"]);
+    crate::support::wait_until("hz is subscribed", || buses.subscriber_count("default") == 1);
+    buses.succeed(&["pub", "plain", "x"]);
+    buses.succeed(&["pub", "stamped", "x", "--timestamps", "--repeat", "20"]);
+    let config = toroni::BusConfig::new().directory(buses.path());
+    let bus = config.open_existing("default").unwrap();
+    let inlet = bus.inlet().unwrap();
+    let ahead = std::time::SystemTime::now() + std::time::Duration::from_secs(3600);
+    let since_1970 = ahead.duration_since(std::time::UNIX_EPOCH).unwrap();
+    let topic = inlet.topic("ahead").unwrap();
+    let mut entry = toroni::Entry::new(&topic, &[b"x"]);
+    entry.published_ns = Some(u64::try_from(since_1970.as_nanos()).unwrap());
+    inlet.publish(&[entry], toroni::Limit::Policy).unwrap();
+    let mut ages = std::collections::BTreeMap::new();
+    while ages.len() < 3 {
+        let report = json_lines(hz.line().as_bytes()).remove(0);
+        for topic in report["topics"].as_array().unwrap() {
+            if topic["messages"].as_u64() > Some(0) {
+                ages.insert(topic["topic"].as_str().unwrap().to_owned(), topic["age"].clone());
+            }
+        }
+    }
+    assert!(ages["plain"].is_null(), "{ages:?}");
+    let stamped = |key: &str| ages["stamped"][key].as_f64().unwrap();
+    let [p50, p99, longest] = ["p50_seconds", "p99_seconds", "longest_seconds"].map(stamped);
+    assert!(0.0 < p50 && p50 <= p99 && p99 <= longest, "{ages:?}");
+    let ahead = ages["ahead"]["longest_seconds"].as_f64().unwrap();
+    assert!((-3600.0..-3000.0).contains(&ahead), "{ages:?}");
+    hz.kill();
+    // The table has the columns only with stamps.
+    for (options, has_ages) in [(&[][..], false), (&["--timestamps"], true)] {
+        let mut hz = buses.start(&["hz", "fresh", "--interval", "0.05"]);
+        crate::support::wait_until("hz is subscribed", || buses.subscriber_count("default") == 1);
+        buses.succeed(&[&["pub", "fresh", "x"], options].concat());
+        let titles = hz.line_where(|line| line.starts_with("TOPIC"));
+        assert_eq!(titles.contains("AGE P50  AGE P99  LONGEST AGE"), has_ages, "{titles}");
+        hz.kill();
+        crate::support::wait_until("hz has ended", || {
+            buses.run(&["clean"]);
+            buses.subscriber_count("default") == 0
+        });
+    }
+}

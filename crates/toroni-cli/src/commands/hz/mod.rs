@@ -10,8 +10,9 @@ use jitter::Jitter;
 use options::Hz;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use toroni::{Message, ReceiveError, Subscriber};
+use toroni_shell::age::{self, Ages, Summary};
 use toroni_shell::failure::Failure;
 use toroni_shell::human::{self, as_f64};
 use toroni_shell::location::BusLocation;
@@ -81,6 +82,8 @@ struct TopicCount {
     total_messages: u64,
     total_bytes: u64,
     jitter: Jitter,
+    /// Of the messages that have a stamp.
+    ages: Ages,
 }
 
 #[derive(Default)]
@@ -146,6 +149,9 @@ impl Counts {
             topic.bytes = topic.bytes.saturating_add(bytes);
             topic.total_messages = topic.total_messages.saturating_add(1);
             topic.total_bytes = topic.total_bytes.saturating_add(bytes);
+            if let Some(published) = message.timestamp() {
+                topic.ages.add(published, SystemTime::now());
+            }
             // A gap between messages of different topics means nothing.
             if name != OTHER_TOPICS {
                 topic.jitter.arrival(Instant::now());
@@ -180,6 +186,7 @@ impl Counts {
             topic.messages = 0;
             topic.bytes = 0;
             topic.jitter.next_interval();
+            topic.ages.clear();
         }
     }
 
@@ -197,6 +204,7 @@ impl Counts {
                     "mean_bytes": mean(count.bytes, count.messages),
                     "jitter_seconds": seconds_of(count.jitter.deviation()),
                     "longest_gap_seconds": seconds_of(count.jitter.longest()),
+                    "age": count.ages.summary(),
                     "total_messages": count.total_messages,
                     "total_bytes": count.total_bytes,
                 })
@@ -212,7 +220,7 @@ impl Counts {
 
     fn text(&self, seconds: f64) -> Vec<Line> {
         let shown = |gap: Option<Duration>| gap.map_or_else(|| "-".to_owned(), human::duration);
-        let mut table = Table::new(&[
+        let mut titles = vec![
             "TOPIC",
             ">RATE",
             ">JITTER",
@@ -221,9 +229,16 @@ impl Counts {
             ">MEAN SIZE",
             ">MESSAGES",
             ">BYTES",
-        ]);
-        for (name, count) in &self.topics {
-            table.row(vec![
+        ];
+        let ages: Vec<Option<Summary>> =
+            self.topics.values().map(|count| count.ages.summary()).collect();
+        let has_ages = ages.iter().any(Option::is_some);
+        if has_ages {
+            titles.splice(4..4, [">AGE P50", ">AGE P99", ">LONGEST AGE"]);
+        }
+        let mut table = Table::new(&titles);
+        for ((name, count), age) in self.topics.iter().zip(ages) {
+            let mut cells = vec![
                 name.clone(),
                 human::per_second(as_f64(count.messages) / seconds),
                 shown(count.jitter.deviation()),
@@ -234,7 +249,14 @@ impl Counts {
                     .map_or_else(|| "-".to_owned(), human::bytes),
                 human::count(count.total_messages),
                 human::bytes(count.total_bytes),
-            ]);
+            ];
+            if has_ages {
+                let of = |which: fn(Summary) -> f64| {
+                    age.map_or_else(|| "-".to_owned(), |age| age::shown(which(age)))
+                };
+                cells.splice(4..4, [of(|age| age.p50), of(|age| age.p99), of(|age| age.longest)]);
+            }
+            table.row(cells);
         }
         let mut lines: Vec<Line> =
             table.render().lines().map(|line| (line.to_owned(), None)).collect();

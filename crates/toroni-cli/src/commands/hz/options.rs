@@ -13,6 +13,10 @@ use toroni_shell::human::parse_interval;
 JITTER is the standard deviation of the time between two messages of a topic within the interval, and \
 LONGEST GAP is the longest such time. Both are measured when hz receives the messages.
 
+If messages have a stamp (pub --timestamps, BusConfig::timestamps), AGE P50, AGE P99 and LONGEST AGE say how old they were when hz received them: \
+half of them, 99 % of them and all of them were at most that old. An age below 0 is that of a stamp in the future: the clocks \
+of publisher and hz differ.
+
 The bus must exist. Publishers never wait for hz; messages that it missed are counted as lost. \
 Messages that were lost on their way from another host to this bus are counted separately.")]
 pub(crate) struct Hz {

@@ -6,6 +6,7 @@ use super::network::NetworkModel;
 use super::sample::{Age, History, Loss, Owner, Participant, Publisher, Snapshot, Subscriber};
 use serde::Serialize;
 use std::time::Duration;
+use toroni_shell::age::Summary;
 use toroni_shell::human::as_f64;
 
 /// One bus at the end of an interval. What needs two snapshots is `None` after the first.
@@ -124,6 +125,8 @@ pub(super) struct TopicModel {
     pub(super) messages_per_second: f64,
     pub(super) bytes_per_second: f64,
     pub(super) mean_bytes: Option<f64>,
+    /// How old messages with a stamp were when they were read.
+    pub(super) age: Option<Summary>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -168,11 +171,20 @@ pub(super) struct Holder {
     pub(super) state: State,
 }
 
+/// What was read of a topic in an interval.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TopicCount {
+    pub(super) topic: String,
+    pub(super) messages: u64,
+    /// Of payloads.
+    pub(super) bytes: u64,
+    pub(super) age: Option<Summary>,
+}
+
 /// What was read of the topics in an interval.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TopicCounts {
-    /// Name, messages, bytes of payloads.
-    pub(super) counts: Vec<(String, u64, u64)>,
+    pub(super) counts: Vec<TopicCount>,
     /// Whether every message of the interval was read.
     pub(super) is_complete: bool,
     pub(super) seconds: f64,
@@ -374,17 +386,18 @@ fn lock(history: &History, current: &Snapshot) -> Lock {
 
 /// Makes rates of counts. If messages were missed, the counts only say how the rate of the bus is divided.
 fn topics_model(history: &History, counts: &TopicCounts) -> TopicsModel {
-    let read: u64 = counts.counts.iter().map(|(_, messages, _)| messages).sum();
+    let read: u64 = counts.counts.iter().map(|one| one.messages).sum();
     let factor = match history.messages_per_second() {
         Some(rate) if !counts.is_complete && read > 0 => rate / as_f64(read),
         _ if counts.seconds > 0.0 => 1.0 / counts.seconds,
         _ => 0.0,
     };
-    let row = |(topic, messages, bytes): &(String, u64, u64)| TopicModel {
-        topic: topic.clone(),
-        messages_per_second: as_f64(*messages) * factor,
-        bytes_per_second: as_f64(*bytes) * factor,
-        mean_bytes: (*messages > 0).then(|| as_f64(*bytes) / as_f64(*messages)),
+    let row = |one: &TopicCount| TopicModel {
+        topic: one.topic.clone(),
+        messages_per_second: as_f64(one.messages) * factor,
+        bytes_per_second: as_f64(one.bytes) * factor,
+        mean_bytes: (one.messages > 0).then(|| as_f64(one.bytes) / as_f64(one.messages)),
+        age: one.age,
     };
     let mut rows: Vec<TopicModel> = counts.counts.iter().map(row).collect();
     rows.sort_by(|a, b| {
@@ -659,7 +672,13 @@ mod tests {
         let mut history = History::default();
         history.add(at(0, 0));
         history.add(at(1, 100_000_000));
-        let counts = vec![("a".to_owned(), 30, 300), ("b".to_owned(), 70, 7000)];
+        let count = |topic: &str, messages, bytes| TopicCount {
+            topic: topic.to_owned(),
+            messages,
+            bytes,
+            age: None,
+        };
+        let counts = vec![count("a", 30, 300), count("b", 70, 7000)];
         let mut counts = TopicCounts { counts, is_complete: false, seconds: 0.5 };
         let rows = |counts: &TopicCounts| {
             let shown = build(&history, Some(counts)).topics.unwrap();

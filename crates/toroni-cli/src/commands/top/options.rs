@@ -29,6 +29,10 @@ Columns of subscribers:
   LOST        messages that were overwritten before it read them; LAST MIN is the part in the last minute
   ON THE WAY  messages that it was told were lost on their way to the bus; shown if there are any
 
+Columns of topics, if messages have a stamp (pub --timestamps, BusConfig::timestamps):
+  AGE P50, AGE P99, LONGEST  how old half of the messages, 99 % of them, and the oldest one were when top read them, up to 10 ms \
+after they came; below 0 if the publisher's clock is ahead
+
 \"in the way\" marks the gating subscriber with the lowest position while publishers wait. \"guest\" marks a subscriber \
 that does not gate.
 

@@ -351,6 +351,30 @@ mod tests {
         }
         source.look();
         let counts = source.counts.unwrap();
-        assert_eq!(counts.counts, [("t".to_owned(), 100, 100)]);
+        let [count] = &counts.counts[..] else { panic!("{counts:?}") };
+        assert_eq!((count.topic.as_str(), count.messages, count.bytes), ("t", 100, 100));
+        assert_eq!(count.age, None, "they have no stamp");
+    }
+
+    #[test]
+    fn stamps_give_the_ages_of_an_interval() {
+        let directory = toroni_testkit::Directory::new();
+        let location =
+            BusLocation { bus: "b".to_owned(), dir: Some(directory.path().to_path_buf()) };
+        let config = toroni::BusConfig::new().directory(directory.path()).timestamps(true);
+        let publisher = config.create("b").unwrap().publisher("t").unwrap();
+        let mut source = BusSource::open(&location, "b").unwrap();
+        source.look();
+        source.want_topics(true);
+        publisher.publish(b"x").unwrap();
+        std::thread::sleep(Duration::from_millis(30));
+        publisher.publish(b"x").unwrap();
+        source.look();
+        let model = source.model();
+        let age = model.topics.unwrap().rows[0].age.unwrap();
+        assert!(age.longest >= 0.03 && age.p50 <= age.longest - 0.02, "{age:?}");
+        // The next interval begins without any.
+        source.look();
+        assert_eq!(source.model().topics.unwrap().rows[0].age, None);
     }
 }

@@ -3,12 +3,13 @@
 //! It polls and never sleeps on the bus, because publishers would have to wake it. It reads in place and looks at no
 //! payload. If that takes more than a twentieth of a core, it reads only for a part of the time.
 
-use super::model::TopicCounts;
+use super::model::{TopicCount, TopicCounts};
 use super::sample::Loss;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use toroni::{Bus, ReceiveError, Subscriber, SubscriberError};
+use toroni_shell::age::Ages;
 use toroni_shell::human::as_f64;
 
 /// The name of the subscriber in the lists of others.
@@ -23,6 +24,8 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// How often it polls at least, and at most.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+/// How often at least while messages have a stamp: what waits for a poll is part of the age that is shown.
+const LONGEST_PAUSE_WITH_AGES: Duration = Duration::from_millis(10);
 /// Longer than this it does not read in one go, so that keys are answered.
 const LONGEST_READ: Duration = Duration::from_millis(20);
 /// How many topics are counted apart. No topic has the name of the others, because `*` is reserved.
@@ -48,6 +51,8 @@ pub(super) struct TopicReader {
     period_began: Instant,
     period_cpu: Duration,
     bytes_per_second: f64,
+    /// Whether a message of this interval, or of the one before, had a stamp.
+    has_ages: bool,
     losses: Vec<Loss>,
 }
 
@@ -55,6 +60,8 @@ struct Count {
     name: String,
     messages: u64,
     bytes: u64,
+    /// Of the messages that have a stamp.
+    ages: Ages,
 }
 
 impl TopicReader {
@@ -76,6 +83,7 @@ impl TopicReader {
             period_began: now,
             period_cpu: Duration::ZERO,
             bytes_per_second: 0.0,
+            has_ages: false,
             losses: Vec::new(),
         })
     }
@@ -122,9 +130,8 @@ impl TopicReader {
     /// Returns after how long a quarter of the ring is new.
     fn pause(&self) -> Duration {
         let quarter = as_f64(self.capacity / 4) / self.bytes_per_second.max(1.0);
-        Duration::try_from_secs_f64(quarter)
-            .unwrap_or(LONGEST_PAUSE)
-            .clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+        let longest = if self.has_ages { LONGEST_PAUSE_WITH_AGES } else { LONGEST_PAUSE };
+        Duration::try_from_secs_f64(quarter).unwrap_or(longest).clamp(SHORTEST_PAUSE, longest)
     }
 
     /// Returns whether it has read all that was there.
@@ -133,6 +140,8 @@ impl TopicReader {
             match self.subscriber.try_receive_in_place() {
                 Ok(None) => return Ok(true),
                 Ok(Some(run)) => {
+                    // Once for all of them: reading them takes less time than an age has digits.
+                    let mut looked_at = None;
                     for message in run {
                         let name = message.topic();
                         let known = self.counts.get(self.last).is_some_and(|one| one.name == name);
@@ -143,6 +152,11 @@ impl TopicReader {
                         if let Some(count) = self.counts.get_mut(self.last) {
                             count.messages += 1;
                             count.bytes = count.bytes.saturating_add(bytes);
+                            if let Some(published) = message.timestamp() {
+                                let now = *looked_at.get_or_insert_with(SystemTime::now);
+                                count.ages.add(published, now);
+                                self.has_ages = true;
+                            }
                         }
                         self.read += 1;
                     }
@@ -175,13 +189,20 @@ impl TopicReader {
                 .counts
                 .iter_mut()
                 .map(|count| {
-                    let Count { name, messages, bytes } = count;
-                    (name.clone(), std::mem::take(messages), std::mem::take(bytes))
+                    let age = count.ages.summary();
+                    count.ages.clear();
+                    TopicCount {
+                        topic: count.name.clone(),
+                        messages: std::mem::take(&mut count.messages),
+                        bytes: std::mem::take(&mut count.bytes),
+                        age,
+                    }
                 })
                 .collect(),
             is_complete: self.is_complete && !self.is_sampling,
             seconds,
         };
+        self.has_ages = counts.counts.iter().any(|one| one.age.is_some());
         if seconds > 0.0 {
             self.bytes_per_second = as_f64(bytes) / seconds;
             self.choose(messages, seconds);
@@ -214,7 +235,7 @@ fn index(indexes: &mut HashMap<String, usize>, counts: &mut Vec<Count>, name: &s
     }
     let name = if counts.len() < MOST_TOPICS { name } else { OTHER_TOPICS };
     *indexes.entry(name.to_owned()).or_insert_with(|| {
-        counts.push(Count { name: name.to_owned(), messages: 0, bytes: 0 });
+        counts.push(Count { name: name.to_owned(), messages: 0, bytes: 0, ages: Ages::default() });
         counts.len() - 1
     })
 }

@@ -18,6 +18,7 @@ use ratatui::style::{Color, Modifier};
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
+use toroni_shell::age::Summary;
 use toroni_shell::notice::{FeedMulticast, OrderMember, Sequencer};
 
 const SIZES: [(u16, u16); 4] = [(80, 24), (120, 40), (160, 24), (40, 10)];
@@ -66,6 +67,7 @@ fn plant() -> BusModel {
         messages_per_second: rate,
         bytes_per_second: rate * size,
         mean_bytes: (size > 0.0).then_some(size),
+        age: None,
     };
     let lost = |ago: f64, slot, who: &str, messages, bound: &str, reason: &str| LossModel {
         time: TIME - ago,
@@ -257,6 +259,16 @@ fn topics_from_samples_by_bytes() {
     check("topics.txt", Shown::Bus(&model), &choices);
 }
 
+/// One topic has stamps of another clock, and one has none.
+#[test]
+fn ages_of_topics_whose_messages_have_stamps() {
+    let mut model = plant();
+    let rows = &mut model.topics.as_mut().unwrap().rows;
+    rows[0].age = Some(Summary { p50: 0.000_021, p99: 0.001_3, longest: 0.32 });
+    rows[1].age = Some(Summary { p50: -0.75, p99: -0.001, longest: 0.000_4 });
+    check("ages.txt", Shown::Bus(&model), &choices(View::Topics));
+}
+
 #[test]
 fn more_topics_than_fit() {
     let mut model = plant();
@@ -265,6 +277,7 @@ fn more_topics_than_fit() {
         messages_per_second: f64::from(1000 - number),
         bytes_per_second: 1e6,
         mean_bytes: Some(100.0),
+        age: None,
     });
     model.topics.as_mut().unwrap().rows = rows.collect();
     let choices = Choices { offset: 3, ..choices(View::Topics) };
