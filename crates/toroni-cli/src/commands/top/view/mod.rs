@@ -15,6 +15,8 @@ pub(super) mod theme;
 mod topics;
 
 #[cfg(test)]
+mod picture;
+#[cfg(test)]
 mod tests;
 
 use super::keys::{Choices, View};

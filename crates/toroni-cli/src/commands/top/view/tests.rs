@@ -145,6 +145,29 @@ fn drawn(shown: Shown<'_>, choices: &Choices, theme: &Theme, size: (u16, u16)) -
     terminal.backend().buffer().clone()
 }
 
+/// The picture of README: a subscriber is stopped, and a publisher waits for it.
+#[test]
+fn the_picture_of_the_documents_is_up_to_date() {
+    let mut model = plant();
+    let rows = &mut model.topics.as_mut().unwrap().rows;
+    rows[0].age = Some(Summary { p50: 0.000_021, p99: 0.001_3, longest: 0.32 });
+    rows[1].age = Some(Summary { p50: 0.000_017, p99: 0.000_31, longest: 0.018 });
+    rows[2].topic = "plant/quality-control/verdict".to_owned();
+    let buffer = drawn(Shown::Bus(&model), &choices(View::Bus), &Theme::new(true), (120, 21));
+    let description = "The screen of toroni top: four publishers wait for the subscriber vision, which is stopped";
+    let picture = super::picture::svg(&buffer, description);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images/top.svg");
+    // A package of the crate has no documents.
+    if !path.parent().unwrap().exists() {
+        return;
+    }
+    if std::env::var_os("TORONI_BLESS").is_some() {
+        std::fs::write(&path, &picture).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(found == picture, "{} is another picture: TORONI_BLESS=1 draws it", path.display());
+}
+
 fn check(name: &str, shown: Shown<'_>, choices: &Choices) {
     let mut text = String::new();
     for (width, height) in SIZES {
