@@ -10,7 +10,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use toroni_net::host::address::DEFAULT_GROUP;
-use toroni_net::nodes::Nodes;
+use toroni_net::nodes::{Heard, Nodes};
+use toroni_proto::id::{Source, Stream};
 use toroni_shell::failure::Failure;
 use toroni_shell::human;
 use toroni_shell::output::{Output, Table};
@@ -94,7 +95,7 @@ pub(crate) fn run(arguments: &NodesOf) -> Result<(), Failure> {
 fn table(nodes: &Nodes) -> Table {
     let mut table =
         Table::new(&["NODE", "SOURCE", "ADDRESS", ">STREAM", ">RECEIVERS", ">RATE", "PATTERNS"]);
-    for (source, stream, heard) in nodes.streams() {
+    for (source, stream, heard) in by_name(nodes) {
         let patterns = heard.patterns().map_or_else(|| "-".to_owned(), |all| all.join(", "));
         table.row(vec![
             heard.name.clone(),
@@ -109,8 +110,15 @@ fn table(nodes: &Nodes) -> Table {
     table
 }
 
+/// Returns the streams by the names of their nodes: ids have no order that means anything.
+fn by_name(nodes: &Nodes) -> Vec<(Source, Stream, &Heard)> {
+    let mut streams: Vec<_> = nodes.streams().collect();
+    streams.sort_by(|(_, _, one), (_, _, other)| one.name.cmp(&other.name));
+    streams
+}
+
 fn print_json(output: &mut Output, nodes: &Nodes) -> Result<(), Failure> {
-    for (source, stream, heard) in nodes.streams() {
+    for (source, stream, heard) in by_name(nodes) {
         output.json(&json!({
             "node": heard.name,
             "source": source.to_string(),

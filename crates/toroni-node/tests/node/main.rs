@@ -28,6 +28,7 @@ mod node_tcp;
 mod node_waiting;
 mod nodes;
 mod program;
+mod samples;
 mod sequencer;
 mod sequencer_archive;
 mod sequencer_changes;

@@ -18,7 +18,7 @@ use toroni_testkit::{Place, Places, Program};
 
 /// Members elect another leader if the one that they have is late. If the members of many tests share the processors,
 /// each is late.
-static FEEDS: Places = Places::new(4);
+pub(crate) static FEEDS: Places = Places::new(4);
 
 /// Takes a place, unless the only member has no other to elect.
 fn place(members: usize) -> Option<Place<'static>> {
