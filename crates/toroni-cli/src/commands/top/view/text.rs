@@ -59,6 +59,9 @@ pub(super) fn age(age: Option<Age>) -> String {
         How::Estimated => "~",
         How::AtLeast => ">",
     };
+    // Minutes have the longest unit. With a sign, they have no room for tenths, which would not be true either.
+    let is_minutes = !sign.is_empty() && (120.0..7200.0).contains(&seconds);
+    let seconds = if is_minutes { (seconds / 60.0).round() * 60.0 } else { seconds };
     format!("{sign}{}", self::seconds(seconds))
 }
 
@@ -172,6 +175,19 @@ mod tests {
         assert_eq!(fit("camera", 4), "cam…");
         assert_eq!(fit("温度計測", 5), "温度…");
         assert_eq!(fit("camera", 0), "");
+    }
+
+    #[test]
+    fn ages_fit_their_column() {
+        let shown = |seconds, how| age(Some(Age { seconds, how }));
+        assert_eq!(shown(1752.0, How::Measured), "29.2 min");
+        assert_eq!(shown(1752.0, How::Estimated), "~29 min");
+        for seconds in [0.0, 1e-6, 0.123_4, 59.94, 119.9, 7199.0, 7201.0, 172_000.0, 8e6] {
+            for how in [How::Measured, How::Estimated, How::AtLeast] {
+                let text = shown(seconds, how);
+                assert!(text.chars().count() <= 8, "{text}");
+            }
+        }
     }
 
     #[test]
