@@ -192,6 +192,10 @@ fn a_loss_is_attributed_to_the_receive_buffer() {
     let said = to.errors();
     let line = said.lines().find(|line| line.contains(" place=socket ")).unwrap();
     assert!(line.contains(" level=warn event=loss reason=budget "), "{line}");
+    // The document shows such a line.
+    let document = include_str!("../../../../docs/network.md");
+    let shown = document.lines().find(|line| line.starts_with("toroni: lost 40 ")).unwrap();
+    assert_eq!(crate::samples::shape(line), crate::samples::shape(shown), "{line}");
     let loss = notices.wait("loss", |loss| loss["node"] == "to" && loss["place"] == "socket");
     assert_eq!(loss["stream"], 1);
     assert!(loss["socket_dropped"].as_u64().unwrap() > 0 && loss["messages"].as_u64().unwrap() > 0);

@@ -49,7 +49,7 @@ fn step(steps: &[Step], command: &str) -> Step {
 
 /// Returns a line without what differs each time: numbers, times with their units, identifiers, and which member leads. The words of
 /// a table are one space apart.
-fn shape(line: &str) -> String {
+pub(crate) fn shape(line: &str) -> String {
     let mut words: Vec<String> = Vec::new();
     for word in line.split_whitespace() {
         let word = without_ids(word);
