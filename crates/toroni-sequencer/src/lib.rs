@@ -15,6 +15,10 @@
 //! | [`rpc`] | messages between members, and from nodes to members, over TCP |
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(clippy::print_stderr, clippy::print_stdout, reason = "these panic: `say` does not")
+)]
 
 pub mod batch;
 mod bytes;
@@ -30,3 +34,4 @@ pub mod machine;
 pub mod raft;
 #[cfg(feature = "member")]
 pub mod rpc;
+mod say;

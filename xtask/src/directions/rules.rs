@@ -256,7 +256,7 @@ pub(super) const TREES: &[Tree] = &[
     Tree {
         folder: "crates/toroni-sequencer/src",
         layers: LAYERS_OF_SEQUENCER,
-        bottom: &["bytes", "hook"],
+        bottom: &["bytes", "hook", "say"],
         // Entries have commands in them.
         // The tests of commands run a member, with its log.
         in_tests: &["batch", "entry", "log", "raft"],
@@ -628,6 +628,7 @@ const LAYERS_OF_NET: &[Layer] = &[
 const LAYERS_OF_SEQUENCER: &[Layer] = &[
     // Mutants.
     Layer { module: "hook", uses: &[], ignorant_of: THE_SYSTEM },
+    Layer { module: "say", uses: &[], ignorant_of: &["tokio", "openraft"] },
     Layer { module: "bytes", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
     Layer { module: "batch", uses: &[], ignorant_of: MORE_THAN_COMPUTATION },
     // What is stored and sent. It does not know where.

@@ -53,6 +53,7 @@ use self::state::{Position, StateFile};
 use self::sync::Syncer;
 use crate::entry::{Entry, Place, Reach};
 use crate::hook::mutant;
+use crate::say::say;
 
 /// When entries are synced to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,10 +141,10 @@ struct Inner {
 /// Syncs the contents of a file, or ends the process: nothing can be believed after a failure.
 fn sync_or_die(file: &File, path: &Path) {
     if let Err(error) = file.sync_data() {
-        eprintln!(
-            "toroni: could not sync {}: {error}; ending, because what is on the disk is unknown",
+        say(format_args!(
+            "could not sync {}: {error}; ending, because what is on the disk is unknown",
             path.display()
-        );
+        ));
         std::process::abort();
     }
 }
@@ -636,7 +637,7 @@ impl Inner {
         });
         if let Err(error) = written {
             // Part of an append may be there. It must not come back after a shorter one.
-            eprintln!("toroni: could not write {}: {error}; ending", segment.path.display());
+            say(format_args!("could not write {}: {error}; ending", segment.path.display()));
             std::process::abort();
         }
         point(CrashPoint::BeforeSync);

@@ -13,6 +13,7 @@ use super::shared::Shared;
 use crate::entry::{Members, Vote};
 use crate::log::{Log, LogError};
 use crate::rpc::{Answer, Request, Status};
+use crate::say::say;
 
 const AGAIN: Duration = Duration::from_millis(50);
 /// A member that does not report its status for this long counts as away.
@@ -53,16 +54,14 @@ async fn resolve(shared: &Shared) {
         {
             if shared.log.settle().is_ok() {
                 shared.needs_recovery.store(false, Ordering::Relaxed);
-                eprintln!("toroni: the log is complete again, and the member votes");
+                say("the log is complete again, and the member votes");
             }
             continue;
         }
         let is_stuck = is_stuck(shared, &members).await;
         if is_stuck && !shared.needs_recovery.swap(is_stuck, Ordering::Relaxed) {
-            eprintln!(
-                "toroni: too many members may have lost events in a reboot, and none can be elected: \
-                 `toroni sequencer recover` begins a new group from one of the logs"
-            );
+            say("too many members may have lost events in a reboot, and none can be elected: \
+                 `toroni sequencer recover` begins a new group from one of the logs");
         }
     }
 }

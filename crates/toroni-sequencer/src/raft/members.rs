@@ -14,6 +14,7 @@ use super::shared::{Shared, failed, forwarded};
 use crate::entry::{MAX_MEMBERS, MAX_TEXT_BYTES, Member, Members};
 use crate::hook::mutant;
 use crate::rpc::{Answer, Link, Request, identify};
+use crate::say::say;
 
 /// The leader waits this long for a majority to accept a change. A later majority may still make it happen.
 const CHANGE_TIME: Duration = Duration::from_secs(10);
@@ -227,7 +228,7 @@ pub(super) async fn complete(shared: Arc<Shared>) {
         }
         let Ok(_change) = shared.changing.try_lock() else { continue };
         if said.replace(at) != Some(at) {
-            eprintln!("toroni: finishes a change of the members that was begun");
+            say("finishes a change of the members that was begun");
         }
         // This member may be one that leaves. Its office ends then. What fails is tried again.
         let _ = shared.change(ChangeMembers::ReplaceAllVoters(goal)).await;

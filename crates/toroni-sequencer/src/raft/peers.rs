@@ -26,6 +26,7 @@ use crate::entry::{Member, Members, Reach};
 use crate::hook::mutant;
 use crate::log::{Glance, Log};
 use crate::rpc::{Answer, Link, LinkError, PeerState, Request, Role, Target};
+use crate::say::say;
 
 /// How often members show each other how they are.
 const EVERY: Duration = Duration::from_millis(250);
@@ -308,15 +309,15 @@ impl Peers {
         match self.log.compare_with(shown) {
             Ok(false) => false,
             Ok(true) => {
-                eprintln!(
-                    "toroni: other members have seen more of this log than there is: its directory was restored from a backup, or is in \
+                say(
+                    "other members have seen more of this log than there is: its directory was restored from a backup, or is in \
                      use twice. The member does not vote until a leader has brought it everything. Restore no member: remove it, \
-                     and add it again with an empty directory"
+                     and add it again with an empty directory",
                 );
                 true
             }
             Err(error) => {
-                eprintln!("toroni: {error}");
+                say(error);
                 self.log.is_uncertain()
             }
         }

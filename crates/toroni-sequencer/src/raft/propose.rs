@@ -20,6 +20,7 @@ use crate::batch::{Batch, Builder, Command, Open};
 use crate::hook::mutant;
 use crate::machine::Outcome;
 use crate::rpc::Answer;
+use crate::say::say;
 
 /// At most this many batches wait. Then connections are not read any further.
 pub(super) const WAITING: usize = 64;
@@ -190,7 +191,7 @@ impl Office<'_> {
                     if self.shared.is_alone()
                         && let Err(error) = self.shared.log.settle()
                     {
-                        eprintln!("toroni: {error}");
+                        say(error);
                     }
                     return;
                 }

@@ -117,3 +117,24 @@ fn kill_at(step: CrashPoint, times: u64, seed: u64) -> bool {
     assert_eq!(Model::of(&open(directory.path())), model, "{name}:{times}, seed {seed}");
     !status.success()
 }
+
+/// A log that cannot be synced is often on the same disk as the text that says so.
+#[test]
+fn a_failed_sync_ends_the_process_although_nothing_can_be_said() {
+    const CHILD: &str = "TORONI_TEST_FAILED_SYNC";
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    if std::env::var_os(CHILD).is_some() {
+        // A device that cannot be synced.
+        super::super::sync_or_die(&full(), std::path::Path::new("log"));
+        return;
+    }
+    let name = std::thread::current().name().expect("the name of the test").to_owned();
+    let mut child =
+        std::process::Command::new(std::env::current_exe().expect("the test's program"));
+    child
+        .args(["--exact", &name, "--nocapture"])
+        .env(CHILD, "1")
+        .stdout(std::process::Stdio::null());
+    let status = child.stderr(full()).status().expect("the child starts");
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(6), "{status}");
+}
