@@ -88,8 +88,12 @@ fn explain(error: &mut clap::Error, mut program: Command, words: impl Iterator<I
 /// Returns the command that the words call.
 fn command_of(program: &mut Command, words: impl Iterator<Item = OsString>) -> &mut Command {
     let mut command = program;
+    let mut is_value = false;
     for word in words {
         let Some(name) = word.to_str() else { continue };
+        if std::mem::replace(&mut is_value, ["-b", "--bus", "--dir", "--color"].contains(&name)) {
+            continue;
+        }
         if command.find_subcommand(name).is_some() {
             command = command.find_subcommand_mut(name).expect("it was found");
         }
@@ -244,7 +248,7 @@ mod tests {
         let topic = Arg::new("topic").value_name("TOPIC").required(true);
         let strict = Arg::new("strict").long("strict").action(clap::ArgAction::SetTrue);
         let sub = Command::new("sub").arg(topic).arg(strict);
-        Command::new("toroni").arg(dir).subcommand(sub)
+        Command::new("toroni").arg(dir).subcommand(sub).subcommand(Command::new("other"))
     }
 
     fn said(words: &[&str]) -> String {
@@ -258,6 +262,9 @@ mod tests {
         let text = said(&["toroni", "sub", "--topic", "x"]);
         assert!(text.contains("tip: TOPIC is no option: write it without '--topic'"), "{text}");
         assert!(!text.contains("--strict"), "{text}");
+        // A bus may have the name of a command.
+        let text = said(&["toroni", "--dir", "other", "sub", "--topic", "x"]);
+        assert!(text.contains("TOPIC is no option"), "{text}");
         // A mistyped option still gets its suggestion.
         let text = said(&["toroni", "sub", "--strikt", "x"]);
         assert!(text.contains("'--strict'"), "{text}");
