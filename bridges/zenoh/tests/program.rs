@@ -140,6 +140,18 @@ fn wrong_usage_is_refused() {
 }
 
 #[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    let folder = Folder::new();
+    for option in ["--help", "--version"] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = folder.command(&[option]).stdout(full).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("cannot write to standard output"), "{said}");
+    }
+}
+
+#[test]
 fn signals_do_what_the_help_says() {
     let folder = Folder::new();
     for end in [Signal::TERM, Signal::INT] {

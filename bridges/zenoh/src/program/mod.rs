@@ -59,10 +59,16 @@ fn report(code: u8, text: &str) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Prints help and version as clap does, and errors with the prefix of all others.
+/// Prints help and version as clap does, and errors with the prefix of all others. Unlike clap, fails if help or version cannot be
+/// written; a reader that has left is no failure.
 fn report_usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        error.exit();
+        return match error.print().and_then(|()| std::io::stdout().flush()) {
+            Err(why) if why.kind() != std::io::ErrorKind::BrokenPipe => {
+                report(1, &format!("cannot write to standard output: {why}"))
+            }
+            _ => ExitCode::SUCCESS,
+        };
     }
     let text = error.render().to_string();
     report(2, text.strip_prefix("error: ").unwrap_or(&text).trim_end())
