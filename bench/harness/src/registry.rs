@@ -26,6 +26,7 @@ workloads! {
     experiment::fanout::Fanout,
     experiment::scale::Scaling,
     experiment::jitter::Jitter,
+    experiment::bystanders::Bystanders,
 }
 
 /// A workload with its options: the implementing type holds what the command line can say. Its

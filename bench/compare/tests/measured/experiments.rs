@@ -62,6 +62,13 @@ const CASES: [Case; 7] = [
         goals: 3,
     },
     Case {
+        arguments: &["bystanders", "--quick", "--counts", "3"],
+        shown: &["others", "the same", "500 messages of 64 bytes a second"],
+        tables: &["processor", "sleeps"],
+        rows: &["3"],
+        goals: 0,
+    },
+    Case {
         arguments: &[
             "scale",
             "--messages",
@@ -217,6 +224,7 @@ fn invalid_experiments_are_rejected() {
         (&["sweep", "--batches", "1000,1GiB"], "or a larger ring"),
         (&["fanout", "--interval", "2s"], "from 1us to 1s"),
         (&["fanout", "--subscribers", "0"], "0"),
+        (&["bystanders", "--rate", "0"], "0"),
         (&["scale", "--sizes", "4MiB"], "or a larger ring"),
         (&["scale", "--capacities", "100000"], "use a power of two"),
         (&["proactor", "--rows", "13"], "use some of 1 to 12"),
