@@ -40,14 +40,14 @@ pub fn now_ns() -> u64 {
 }
 
 /// Returns whether the exclusive publisher of a bus leaves its fence out: whether its mark is in the file `ring`, which is
-/// `asymmetric` of `Control::wake` in the library's `ring/layout.rs`.
+/// `Control::asymmetric` in the library's `ring/layout.rs`.
 ///
 /// # Panics
 /// If the file cannot be read.
 #[must_use]
 pub fn leaves_fence_out(ring: &File) -> bool {
     let mut mark = [0; 4];
-    ring.read_exact_at(&mut mark, 4096 + 256 + 4).expect("the file ring");
+    ring.read_exact_at(&mut mark, 4096 + 256).expect("the file ring");
     mark != [0; 4]
 }
 

@@ -540,8 +540,55 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "notified_up_to_a_newer_count",
-        mistake: "a publisher counts sleepers as woken that armed their sleep after its wake",
+        mistake: "a publisher counts a sleeper as woken that armed its sleep after the wake",
+        noticed_by: &[Loom("loom_no_lost_wake_up")],
+    },
+    Mutant {
+        name: "one_sleeper_remembered",
+        mistake: "a publisher that looks who has armed remembers only the first",
         noticed_by: &[Loom("loom_no_lost_wake_up_of_two_sleepers")],
+    },
+    Mutant {
+        name: "bystanders_forgotten",
+        mistake: "a publisher forgets a sleeper that did not want its message",
+        noticed_by: &[Loom("loom_no_lost_wake_up_of_a_bystander")],
+    },
+    Mutant {
+        name: "common_count_first",
+        mistake: "a subscriber raises the common count of sleepers before its own",
+        noticed_by: &[Loom("loom_no_lost_wake_up")],
+    },
+    Mutant {
+        name: "noted_before_the_look",
+        mistake: "a publisher notes the count of sleepers before it remembers who they are",
+        noticed_by: &[Loom("loom_no_lost_wake_up_between_threads")],
+    },
+    Mutant {
+        name: "busy_publisher_returns",
+        mistake: "a thread that finds another one of its publisher waking wakes no one",
+        noticed_by: &[Loom("loom_no_lost_wake_up_between_threads")],
+    },
+    Mutant {
+        name: "refenced_for_the_last_topic_only",
+        mistake: "an exclusive publisher that goes back to fences wakes only those that want its last message",
+        noticed_by: &[Loom("loom_no_lost_wake_up_when_the_fence_comes_back_for_another_topic")],
+    },
+    Mutant {
+        name: "column_kept_with_a_new_pattern",
+        mistake: "a subscriber that wants more topics is not woken for those that are known already",
+        noticed_by: &[Tests("column::tests::a_new_pattern_counts_at_once")],
+    },
+    Mutant {
+        name: "column_of_the_last_owner",
+        mistake: "a new owner of a slot is not woken for what the last one did not want",
+        noticed_by: &[Tests("column::tests::the_next_owner_of_a_slot_wants_everything_at_first")],
+    },
+    Mutant {
+        name: "bystanders_fall_behind",
+        mistake: "a subscriber that sleeps because nothing is for it is not woken when publishers come near it",
+        noticed_by: &[Tests(
+            "column::tests::no_publisher_waits_for_one_that_sleeps_because_nothing_is_for_it",
+        )],
     },
     Mutant {
         name: "socket_drained_after_arming",

@@ -1,9 +1,11 @@
 //! What the layers need of mapped files.
 
 use crate::error::Corrupt;
-use crate::notify::EventCount;
+use crate::notify::{EventCount, Rows};
 use crate::ring::arrivals::Arrivals;
+use crate::ring::layout::row_words;
 use crate::ring::memory::Ring;
+use crate::ring::position::to_index;
 use crate::shm::participants::ReadersSegment;
 use crate::shm::segment::RingSegment;
 use crate::topic::table::TableMemory;
@@ -25,19 +27,22 @@ pub(super) fn arrivals_of(segment: &RingSegment) -> Arrivals<'_> {
     Arrivals { pending, entries }
 }
 
-/// Returns the counters by which subscribers and publishers find each other.
-#[inline]
+/// Returns the words by which publishers find subscribers that sleep.
 pub(super) fn eventcount_of<'a>(
     ring: &'a RingSegment,
     readers: &'a ReadersSegment,
 ) -> EventCount<'a> {
-    let (wake, readers) = (&ring.control().wake.0, readers.control());
     EventCount {
-        wake: &wake.sequence,
-        asymmetric: &wake.asymmetric,
-        sleeps: &readers.sleeps.0,
-        arms: &readers.arms.0,
+        wake: ring.wake_words(),
+        sleeps: &readers.control().sleeps.0,
+        arming: readers.arming(),
+        rows: rows_of(readers),
     }
+}
+
+/// Returns which subscribers want no message of which topic.
+pub(super) fn rows_of(readers: &ReadersSegment) -> Rows<'_> {
+    Rows::new(readers.rows(), to_index(row_words(readers.slots()).into()))
 }
 
 /// Returns an error for the first file of which a part is gone, as far as this process has noticed.

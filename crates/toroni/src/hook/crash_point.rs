@@ -49,6 +49,7 @@ crash_points! {
     MidBudget = "mid-budget", "A new interval of the budget has begun; the old one's spending stands.";
     WaitingForLock = "waiting-for-lock", "A publisher has registered that it waits for the lock.";
     BeforeHandOver = "before-hand-over", "The lock is free; the publisher that waits is not woken.";
+    MidRound = "mid-round", "A publisher remembers who sleeps; it has not noted their count.";
     MidWake = "mid-wake", "Sleepers are about to be woken, or some of them have been.";
     CreatorBegan = "creator-began", "The new bus is an empty directory, or file, without its name.";
     MidFill = "mid-fill", "A file of the new bus has its size, but no header.";
@@ -70,6 +71,7 @@ crash_points! {
     ReaderHasRun = "reader-has-run", "A reader is handed messages in place; publishers wait for it.";
     ReaderMidPosition = "reader-mid-position", "A reader has published its position; no publisher was woken for it.";
     ReaderBeforeSpaceWake = "reader-before-space-wake", "A reader has raised `space`; no publisher is woken yet.";
+    MidColumn = "mid-column", "A reader has said of some new topics that it does not want them.";
     ReaderMidArm = "reader-mid-arm", "A reader is counted as asleep, and has not fenced.";
     ReaderBeforeSleep = "reader-before-sleep", "A reader has armed and is about to sleep.";
     ReaderAwake = "reader-awake", "A reader was woken, or rechecks after its sleep.";

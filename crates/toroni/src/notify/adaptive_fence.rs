@@ -7,11 +7,11 @@
 //!
 //! ```text
 //!  subscriber                                   publisher
-//!  arm: token, count + 1, fence   (SLEEP)       fenced:    COMMIT, fence (SLEEP), counts as last notified?
+//!  arm: token, counts + 1, fence  (SLEEP)       fenced:    COMMIT, fence (SLEEP), none to wake?
 //!  `asymmetric` not 0: membarrier                          after many of these: `asymmetric` := me, fence (SLEEP),
-//!  recheck: nothing there?                                 counts as last notified? yes: unfenced, no: as below
-//!  wait                                         unfenced:  COMMIT, light fence (SLEEP), counts as last notified?
-//!                                                          no: fence, wake, `asymmetric` := 0, fenced
+//!  recheck: nothing there?                                 none to wake? yes: unfenced, no: as below
+//!  wait                                         unfenced:  COMMIT, light fence (SLEEP), none to wake?
+//!                                                          no: fence, wake all, `asymmetric` := 0, fenced
 //! ```
 //!
 //! # Why no wake-up is lost
@@ -26,7 +26,8 @@
 //!   store of the mark, or else the subscriber would have read the mark. So the look after that fence sees the
 //!   announcement, before there is any unfenced commit. The publisher wakes, and stays fenced.
 //! - It is 0, from when the publisher removed its mark. Before that, it fenced and looked once more. If that fence
-//!   precedes the subscriber's, the recheck sees all unfenced commits; otherwise that look sees the announcement.
+//!   precedes the subscriber's, the recheck sees all unfenced commits; otherwise that look sees the announcement. It wakes
+//!   all that sleep, because the commit that the recheck missed may be one of another topic than the last.
 //! - It is 0, from a takeover. The unfenced publisher is dead, or has lost its lease and stops at its next message. It
 //!   may not wake a subscriber for its last message: for that, a blocking call rechecks by itself. After each earlier
 //!   message it has looked, so the cases above cover those.
@@ -51,7 +52,6 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::ArmingSlot;
-use super::eventcount::EventCount;
 use crate::hook::{self, mutant};
 use crate::sync::membarrier::light_fence;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, full_fence};
@@ -74,11 +74,16 @@ const STORES_ARE_VISIBLE: std::time::Duration = std::time::Duration::from_millis
 
 /// What the fence is for: the sleepers, as the publisher sees them.
 pub(crate) trait Sleepers {
-    /// Returns whether a subscriber has announced a sleep since the last notification.
+    /// Returns whether a subscriber has announced a sleep since the last look for sleepers, or one is to be woken. Also a
+    /// subscriber that wants none of the messages counts when it announces its sleep: the publisher then goes back to fences,
+    /// on which a subscriber that is refused a membarrier relies.
     fn is_any_new(&self) -> bool;
 
-    /// Wakes them.
+    /// Wakes those that want the message that was committed last.
     fn wake(&self);
+
+    /// Wakes all that sleep: they may want one of the messages before.
+    fn wake_all(&self);
 
     /// Returns whether there is a subscriber that cannot execute a membarrier.
     fn is_any_refused(&self) -> bool;
@@ -207,7 +212,11 @@ impl AdaptiveFence {
         if !mutant("refenced_without_fence") {
             full_fence(); // SLEEP
         }
-        sleepers.wake();
+        if mutant("refenced_for_the_last_topic_only") {
+            sleepers.wake();
+        } else {
+            sleepers.wake_all();
+        }
         // Not the mark of a publisher that has taken over from this one. Nothing depends on when it disappears.
         let relaxed = Ordering::Relaxed;
         let _ = asymmetric.compare_exchange(self.mark, 0, relaxed, relaxed);
@@ -232,21 +241,17 @@ pub(crate) fn remove_mark(asymmetric: &AtomicU32) {
     }
 }
 
-/// Completes an announcement that raised `counter` and fenced: if a publisher leaves its fence out, executes one on
+/// Completes an announcement that raised the counts and fenced: if a publisher leaves its fence out, executes one on
 /// its behalf.
 #[inline]
-pub(super) fn fence_for_publisher(
-    eventcount: EventCount<'_>,
-    counter: &AtomicU64,
-    slot: ArmingSlot<'_>,
-) {
-    if eventcount.asymmetric.load(Ordering::Relaxed) != 0 && !mutant("no_membarrier") {
-        interrupt_publisher(eventcount, counter, slot);
+pub(super) fn fence_for_publisher(slot: ArmingSlot<'_>) {
+    if slot.asymmetric.load(Ordering::Relaxed) != 0 && !mutant("no_membarrier") {
+        interrupt_publisher(slot);
     }
 }
 
 #[cold]
-fn interrupt_publisher(eventcount: EventCount<'_>, counter: &AtomicU64, slot: ArmingSlot<'_>) {
+fn interrupt_publisher(slot: ArmingSlot<'_>) {
     // Once refused, always refused: this also keeps the publisher fenced if the answer changes.
     if slot.flags.load(Ordering::Relaxed) & slot.needs_fence != 0
         || crate::sync::membarrier::membarrier().is_ok()
@@ -257,10 +262,11 @@ fn interrupt_publisher(eventcount: EventCount<'_>, counter: &AtomicU64, slot: Ar
         return;
     }
     slot.flags.fetch_or(slot.needs_fence, Ordering::Release);
-    // Release: a publisher that sees the count sees the flag.
-    counter.fetch_add(1, Ordering::AcqRel);
+    // Release: a publisher that sees the count sees the flag. The slot's own count stays: if the subscriber was woken for it,
+    // its token is outdated.
+    slot.sleeps.fetch_add(1, Ordering::AcqRel);
     fence(Ordering::SeqCst); // SLEEP
-    if eventcount.asymmetric.load(Ordering::Relaxed) != 0 {
+    if slot.asymmetric.load(Ordering::Relaxed) != 0 {
         // A model's membarrier is never refused.
         #[cfg(not(loom))]
         std::thread::sleep(STORES_ARE_VISIBLE);
@@ -271,41 +277,49 @@ fn interrupt_publisher(eventcount: EventCount<'_>, counter: &AtomicU64, slot: Ar
 #[cfg(test)]
 #[cfg(loom)]
 mod model {
-    use super::super::LastNotified;
+    use super::super::Sleeping;
     use super::super::eventcount::model::Bus;
     use super::*;
     use crate::sync::membarrier::model::Running;
     use loom::sync::Arc;
     use loom::thread;
+    use std::cell::Cell;
 
     /// An exclusive publisher. After one look without a sleeper it leaves the fence out.
     struct Exclusive<'b> {
         bus: &'b Bus,
         fence: AdaptiveFence,
-        last_notified: LastNotified,
+        sleeping: Sleeping,
+        /// The record that was published last.
+        record: Cell<usize>,
     }
 
     impl<'b> Exclusive<'b> {
         fn new(bus: &'b Bus) -> Self {
             let fence = AdaptiveFence::new(1);
             fence.allow(true);
-            Self { bus, fence, last_notified: LastNotified::none() }
+            Self { bus, fence, sleeping: Sleeping::new(2), record: Cell::new(0) }
         }
 
         fn publish(&self, record: usize) {
             light_fence(); // A moment at which the interrupt may come.
             self.bus.records[record].store(1, Ordering::Release); // COMMIT
+            self.record.set(record);
             self.fence.look(&self.bus.asymmetric, self);
         }
     }
 
     impl Sleepers for Exclusive<'_> {
         fn is_any_new(&self) -> bool {
-            self.last_notified.not_yet_notified(&self.bus.sleeps).is_some()
+            self.bus.is_any(&self.sleeping, self.record.get())
         }
 
         fn wake(&self) {
-            self.bus.wake_sleepers(&self.last_notified);
+            self.bus.wake(&self.sleeping, Some(self.record.get()));
+        }
+
+        fn wake_all(&self) {
+            self.bus.wake(&self.sleeping, None);
         }
 
         fn is_any_refused(&self) -> bool {
@@ -318,10 +332,23 @@ mod model {
     }
 
     fn check(preemptions: usize, publishes: fn(&Exclusive<'_>), receives: &'static [usize]) {
+        check_refusing(preemptions, None, publishes, receives);
+    }
+
+    /// As [`check`], with a topic that the subscriber does not want.
+    fn check_refusing(
+        preemptions: usize,
+        refuses: Option<usize>,
+        publishes: fn(&Exclusive<'_>),
+        receives: &'static [usize],
+    ) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(preemptions);
         model.check(move || {
             let bus = Bus::new();
+            if let Some(topic) = refuses {
+                bus.refuse(0, topic);
+            }
             let running = Running::begin();
             let publisher = thread::spawn({
                 let bus = Arc::clone(&bus);
@@ -358,6 +385,22 @@ mod model {
             |exclusive| {
                 exclusive.publish(0);
                 exclusive.publish(1);
+                exclusive.fence.stop(&exclusive.bus.asymmetric, exclusive);
+            },
+            &[1],
+        );
+    }
+
+    /// The record that the subscriber waits for was committed without a fence, and it does not want the last one.
+    #[test]
+    fn loom_no_lost_wake_up_when_the_fence_comes_back_for_another_topic() {
+        check_refusing(
+            3,
+            Some(2),
+            |exclusive| {
+                exclusive.publish(0);
+                exclusive.publish(1);
+                exclusive.publish(2);
                 exclusive.fence.stop(&exclusive.bus.asymmetric, exclusive);
             },
             &[1],

@@ -25,6 +25,7 @@ const NEVER: Duration = Duration::from_secs(40);
 /// A wait that took this long was not ended by a wake-up, however loaded the machine is.
 const LOST: Duration = Duration::from_secs(30);
 const SLOTS: usize = 16;
+const RECORDS: usize = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -44,6 +45,7 @@ macro_rules! conformance {
                 wakes_many_threads_at_once
                 wakes_many_processes_at_once
                 a_wake_while_falling_asleep_counts
+                a_bystander_sleeps_on
                 two_publishers_each_wake
                 two_threads_share_their_wakers
                 a_killed_sleeper_costs_one_wake
@@ -133,7 +135,7 @@ fn wakes_many_threads_at_once(kind: Kind) {
             .map(|subscriber| scope.spawn(|| subscriber.receive(0, 0)))
             .collect();
         fixture.until_armed(12);
-        let expected = if kind == Kind::Datagram { 12 } else { 1 };
+        let expected = if kind == Kind::Multicast { 1 } else { 12 };
         assert_eq!(fixture.publish(&fixture.wakers(), 0, 1), expected);
         for sleeper in sleepers {
             assert_eq!(sleeper.join().unwrap(), 1);
@@ -172,6 +174,24 @@ fn a_wake_while_falling_asleep_counts(kind: Kind) {
     subscriber.arm();
     assert_eq!(fixture.publish(wakers, 0, 2), 1);
     assert!(wakes_in_time(&subscriber), "between recheck and sleep");
+}
+
+/// One that wants nothing of what is published is not woken, and costs no system call; and then it is for it.
+fn a_bystander_sleeps_on(kind: Kind) {
+    let fixture = Fixture::new(kind);
+    let wakers = fixture.wakers();
+    fixture.rows().set(1, 0, true);
+    let mut subscriber = fixture.subscriber(0);
+    thread::scope(|scope| {
+        let sleeper = scope.spawn(|| subscriber.receive(0, 0));
+        fixture.until_armed(1);
+        for value in 1..100 {
+            assert_eq!(fixture.publish(&wakers, 1, value), 0);
+        }
+        assert_eq!(fixture.publish(&wakers, 0, 5), 1);
+        assert_eq!(sleeper.join().unwrap(), 5);
+    });
+    assert_eq!(fixture.readers.sleeps.0.load(Ordering::Relaxed), 1, "it slept once");
 }
 
 fn two_publishers_each_wake(kind: Kind) {
@@ -244,12 +264,11 @@ fn needless_wakes_do_no_harm(kind: Kind) {
         scope.spawn(|| {
             let wakers = fixture.wakers();
             while over.load(Ordering::Relaxed) == 0 {
-                for slot in 0..2 {
-                    fixture.readers.slots[slot].arms.fetch_add(1, Ordering::Relaxed);
+                for count in fixture.readers.arming[..2].as_flattened() {
+                    count.fetch_add(1, Ordering::Relaxed);
                 }
-                fixture.readers.arms.0.fetch_add(1, Ordering::Relaxed);
                 fixture.readers.sleeps.0.fetch_add(1, Ordering::Relaxed);
-                fixture.notify(&wakers);
+                fixture.notify(&wakers, Audience::All);
             }
         });
         let partner = scope.spawn(|| play(&fixture, 1, 0, 1, false));
@@ -422,22 +441,23 @@ struct Line<T>(T);
 
 #[repr(C)]
 struct RingWords {
-    wake: Line<AtomicU32>,
+    wake: [AtomicU32; SLOTS],
     asymmetric: Line<AtomicU32>,
-    records: [Line<AtomicU64>; 10],
+    /// Each on a topic of its own number.
+    records: [Line<AtomicU64>; RECORDS],
 }
 
 #[repr(C)]
 struct ReaderWords {
     sleeps: Line<AtomicU64>,
-    arms: Line<AtomicU64>,
+    arming: [[AtomicU32; 2]; SLOTS],
+    rows: [AtomicU64; RECORDS],
     slots: [SlotWords; SLOTS],
 }
 
 #[repr(C)]
 struct SlotWords {
     generation: AtomicU32,
-    arms: AtomicU32,
     has_socket: AtomicU32,
     flags: AtomicU32,
 }
@@ -481,9 +501,9 @@ impl Fixture {
 
     fn wakers(&self) -> Wakers {
         if self.kind == Kind::Multicast {
-            Wakers::with_multicast(MulticastWaker::connect(self.group).unwrap())
+            Wakers::with_multicast(MulticastWaker::connect(self.group).unwrap(), 16)
         } else {
-            Wakers::with_datagrams(DatagramWaker::new(self.sockets.as_fd(), 16).unwrap())
+            Wakers::with_datagrams(DatagramWaker::new(self.sockets.as_fd(), 16).unwrap(), 16)
         }
     }
 
@@ -504,41 +524,43 @@ impl Fixture {
         if self.kind == Kind::Datagram {
             words.has_socket.store(1, Ordering::Release);
         }
-        Subscriber { fixture: self, waiter, words }
+        Subscriber { fixture: self, waiter, slot, words }
     }
 
     fn publish(&self, wakers: &Wakers, record: usize, value: u64) -> usize {
         self.ring.records[record].0.store(value, Ordering::Release); // COMMIT
-        self.notify(wakers)
+        self.notify(wakers, Audience::of(record.try_into().unwrap()))
     }
 
-    fn notify(&self, wakers: &Wakers) -> usize {
+    fn notify(&self, wakers: &Wakers, audience: Audience) -> usize {
         fence(Ordering::SeqCst); // SLEEP
-        let eventcount = self.eventcount(self.ring);
-        if !wakers.is_any_new(eventcount) {
+        let eventcount = self.eventcount();
+        if !wakers.may_be_any(eventcount.sleeps) || !wakers.concerns(eventcount, audience) {
             return 0;
         }
-        wakers.wake(eventcount, |armed| {
+        wakers.wake(eventcount, audience, |armed| {
             for (slot, words) in (0..).zip(&self.readers.slots) {
                 if words.has_socket.load(Ordering::Acquire) == 1 {
                     let generation = words.generation.load(Ordering::Acquire);
-                    let arms = words.arms.load(Ordering::Acquire);
-                    armed.push(ArmedSlot { slot, generation, arms });
+                    armed.push(ArmedSlot { slot, generation });
                 }
             }
             Ok(())
         })
     }
 
-    fn eventcount(&self, ring: &'static RingWords) -> EventCount<'static> {
-        let (sleeps, arms) = (&self.readers.sleeps.0, &self.readers.arms.0);
-        EventCount { wake: &ring.wake.0, asymmetric: &ring.asymmetric.0, sleeps, arms }
+    fn eventcount(&self) -> EventCount<'static> {
+        let ReaderWords { sleeps, arming, .. } = self.readers;
+        EventCount { wake: &self.ring.wake, sleeps: &sleeps.0, arming, rows: self.rows() }
+    }
+
+    fn rows(&self) -> Rows<'static> {
+        Rows::new(&self.readers.rows, 1)
     }
 
     /// Waits until sleeps have been announced `count` times in all.
     fn until_armed(&self, count: u64) {
-        let counter =
-            if self.kind == Kind::Futex { &self.readers.sleeps.0 } else { &self.readers.arms.0 };
+        let counter = &self.readers.sleeps.0;
         let started = Instant::now();
         while counter.load(Ordering::Acquire) < count {
             assert!(started.elapsed() < Duration::from_secs(60), "no sleep number {count}");
@@ -561,6 +583,7 @@ impl Fixture {
 struct Subscriber<'a> {
     fixture: &'a Fixture,
     waiter: Box<dyn Waiter>,
+    slot: u32,
     words: &'a SlotWords,
 }
 
@@ -599,12 +622,23 @@ impl Subscriber<'_> {
     }
 
     fn arm(&mut self) {
-        let slot = ArmingSlot { arms: &self.words.arms, flags: &self.words.flags, needs_fence: 4 };
-        self.waiter.arm(self.fixture.eventcount(self.fixture.ring_read_only), slot);
+        self.waiter.arm(self.arming_slot());
     }
 
     fn sleep(&self, timeout: Duration) -> io::Result<()> {
-        self.waiter.wait(self.fixture.eventcount(self.fixture.ring_read_only), Some(timeout))
+        self.waiter.wait(self.arming_slot(), Some(timeout))
+    }
+
+    fn arming_slot(&self) -> ArmingSlot<'static> {
+        let (ring, readers) = (self.fixture.ring_read_only, self.fixture.readers);
+        ArmingSlot {
+            word: &ring.wake[self.slot as usize],
+            asymmetric: &ring.asymmetric.0,
+            sleeps: &readers.sleeps.0,
+            arming: &readers.arming[self.slot as usize],
+            flags: &readers.slots[self.slot as usize].flags,
+            needs_fence: 4,
+        }
     }
 }
 

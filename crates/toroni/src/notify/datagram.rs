@@ -7,9 +7,8 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use super::{ArmingSlot, EventCount, LastNotified, Waiter, drain, wait_readable};
+use super::{ArmingSlot, Delivery, Waiter, drain, wait_readable};
 use crate::hook::{self, CrashPoint, mutant};
-use crate::sync::{AtomicU64, Ordering};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, chmod, fstat, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::net::{
@@ -86,17 +85,15 @@ impl DatagramWaiter {
 }
 
 impl Waiter for DatagramWaiter {
-    fn arm(&mut self, eventcount: EventCount<'_>, slot: ArmingSlot<'_>) {
+    fn arm(&mut self, slot: ArmingSlot<'_>) {
         drain(self.socket.as_fd());
-        // Before the common count: a publisher that acquires the count reads this word.
-        slot.arms.fetch_add(1, Ordering::Release);
-        eventcount.arm_descriptor(slot);
+        slot.arm_descriptor();
         if mutant("socket_drained_after_arming") {
             drain(self.socket.as_fd());
         }
     }
 
-    fn wait(&self, _eventcount: EventCount<'_>, timeout: Option<Duration>) -> io::Result<()> {
+    fn wait(&self, _slot: ArmingSlot<'_>, timeout: Option<Duration>) -> io::Result<()> {
         wait_readable(self.socket.as_fd(), timeout)
     }
 
@@ -119,8 +116,6 @@ impl Drop for DatagramWaiter {
 pub(crate) struct ArmedSlot {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
-    /// How often the descriptor has been armed.
-    pub(crate) arms: u32,
 }
 
 /// A publisher's connections to the sockets of subscribers.
@@ -144,8 +139,6 @@ struct Round {
 #[derive(Debug)]
 struct Addressee {
     generation: u32,
-    /// The number of the arming that was last notified.
-    last_notified: Option<u32>,
     /// `None` before the first datagram, and when no socket is there.
     socket: Option<OwnedFd>,
     /// Whether it was in the latest list.
@@ -168,53 +161,41 @@ impl DatagramWaker {
         Ok(Self { directory: reopen(sockets_dir)?, max_subscribers, round: Mutex::default() })
     }
 
-    /// Sends one datagram to every slot that was armed since its last datagram. Returns how many were sent.
+    /// Sends a datagram to each of these slots, which were armed. `list_armed` lists the active slots that have a socket.
     pub(super) fn deliver(
         &self,
-        last_notified: &LastNotified,
-        arms: &AtomicU64,
+        due: &[u32],
         list_armed: &mut dyn FnMut(&mut Vec<ArmedSlot>) -> io::Result<()>,
-    ) -> usize {
-        if last_notified.not_yet_notified(arms).is_none() {
-            return 0;
-        }
+    ) -> Delivery {
         // If `list_armed` panicked, the list may be stale; it is cleared next.
         let mut round = self.round.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have notified meanwhile. The count must be loaded before the list.
-        let Some(count) = last_notified.not_yet_notified(arms) else { return 0 };
         let mut armed = std::mem::take(&mut round.armed);
         armed.clear();
-        let outcomes = list_armed(&mut armed).map(|()| {
-            round.forget_others(&armed);
-            let (mut sent, mut postponed) = (0, false);
-            for slot in &armed {
-                hook::point(CrashPoint::MidWake);
-                match self.deliver_to(&mut round, *slot) {
-                    Outcome::Sent => sent = usize::saturating_add(sent, 1),
-                    Outcome::Settled => {}
-                    Outcome::Postponed => postponed = true,
-                }
-            }
-            (sent, postponed)
-        });
-        round.armed = armed;
-        // If the count is not noted, the next message comes here again.
-        let (sent, postponed) = outcomes.unwrap_or((0, true));
-        if !postponed {
-            last_notified.note(count);
+        let mut delivery = Delivery::default();
+        if list_armed(&mut armed).is_err() {
+            // The next message comes here again.
+            delivery.postponed.extend_from_slice(due);
+            round.armed = armed;
+            return delivery;
         }
-        sent
+        round.forget_others(&armed);
+        for slot in armed.iter().filter(|slot| due.contains(&slot.slot)) {
+            hook::point(CrashPoint::MidWake);
+            match self.deliver_to(&mut round, *slot) {
+                Outcome::Sent => delivery.sent = delivery.sent.saturating_add(1),
+                Outcome::Settled => {}
+                Outcome::Postponed => delivery.postponed.push(slot.slot),
+            }
+        }
+        round.armed = armed;
+        delivery
     }
 
     fn deliver_to(&self, round: &mut Round, armed: ArmedSlot) -> Outcome {
         if armed.slot >= self.max_subscribers {
             return Outcome::Settled;
         }
-        let addressee = round.addressee(armed);
-        if addressee.last_notified == Some(armed.arms) {
-            return Outcome::Settled;
-        }
-        let mut result = self.send_to(addressee, armed);
+        let mut result = self.send_to(round.addressee(armed), armed);
         if let Err(Errno::MFILE | Errno::NFILE) = result {
             // Out of descriptors: close the connections, which only save time, and try once more.
             for known in round.addressees.iter_mut().flatten() {
@@ -222,22 +203,19 @@ impl DatagramWaker {
             }
             result = self.send_to(round.addressee(armed), armed);
         }
-        let addressee = round.addressee(armed);
-        let outcome = match result {
+        match result {
             Ok(()) => Outcome::Sent,
             // There is a datagram in the queue, so the subscriber is awake or about to be.
             Err(Errno::AGAIN) => Outcome::Settled,
             Err(Errno::NOBUFS | Errno::NOMEM | Errno::INTR | Errno::MFILE | Errno::NFILE) => {
-                return Outcome::Postponed;
+                Outcome::Postponed
             }
             // The socket is gone, is no socket, or may not be used: there is nothing to do until it is armed again.
             Err(_) => {
-                addressee.socket = None;
+                round.addressee(armed).socket = None;
                 Outcome::Settled
             }
-        };
-        addressee.last_notified = Some(armed.arms);
-        outcome
+        }
     }
 
     /// Sends one datagram. If the peer of the connection is gone, connects again once: the same slot may have bound
@@ -268,12 +246,7 @@ impl Round {
         if entry.as_ref().is_some_and(|known| known.generation != armed.generation) {
             *entry = None;
         }
-        entry.get_or_insert(Addressee {
-            generation: armed.generation,
-            last_notified: None,
-            socket: None,
-            listed: true,
-        })
+        entry.get_or_insert(Addressee { generation: armed.generation, socket: None, listed: true })
     }
 
     /// Closes the connections to slots that are no longer in the list.
@@ -368,7 +341,7 @@ fn explain(action: &str, name: &str, error: Errno) -> io::Error {
 mod tests {
     use super::super::conformance::{TestDirectory, open_directory};
     use super::*;
-    use crate::sync::AtomicU32;
+    use crate::sync::{AtomicU32, AtomicU64, Ordering};
     use std::fs;
     use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
     use std::os::unix::net::{UnixDatagram, UnixListener};
@@ -376,37 +349,32 @@ mod tests {
 
     const MODE: Mode = Mode::from_bits_retain(0o666);
 
-    fn arm_of(waiter: &mut DatagramWaiter, arms: &AtomicU32) {
-        let ([wake, flags], all) = (Default::default(), AtomicU64::new(0));
-        let eventcount = EventCount { wake: &wake, asymmetric: &flags, sleeps: &all, arms: &all };
-        waiter.arm(eventcount, ArmingSlot { arms, flags: &flags, needs_fence: 0 });
+    fn with_slot<T>(arming: &[AtomicU32; 2], act: impl FnOnce(ArmingSlot<'_>) -> T) -> T {
+        let ([word, flags], sleeps) = (Default::default(), AtomicU64::new(0));
+        let asymmetric = &AtomicU32::new(0);
+        let (word, sleeps, flags) = (&word, &sleeps, &flags);
+        act(ArmingSlot { word, asymmetric, sleeps, arming, flags, needs_fence: 0 })
     }
 
     fn is_woken(waiter: &DatagramWaiter) -> bool {
-        let (wake, count) = (AtomicU32::new(0), AtomicU64::new(0));
         let mut byte = [0];
-        waiter
-            .wait(
-                EventCount { wake: &wake, asymmetric: &wake, sleeps: &count, arms: &count },
-                Some(Duration::ZERO),
-            )
-            .unwrap();
+        with_slot(&Default::default(), |slot| waiter.wait(slot, Some(Duration::ZERO)).unwrap());
         rustix::net::recv(&waiter.socket, &mut byte, rustix::net::RecvFlags::DONTWAIT).is_ok()
     }
 
     /// Delivers to `slots` as if each had just been armed.
     fn deliver(waker: &DatagramWaker, slots: &[ArmedSlot]) -> usize {
-        let (last_notified, arms) = (LastNotified::none(), AtomicU64::new(1));
-        let sent = waker.deliver(&last_notified, &arms, &mut |armed| {
+        let due: Vec<u32> = slots.iter().map(|slot| slot.slot).collect();
+        let delivery = waker.deliver(&due, &mut |armed| {
             armed.extend_from_slice(slots);
             Ok(())
         });
-        assert_eq!(last_notified.not_yet_notified(&arms), None);
-        sent
+        assert!(delivery.postponed.is_empty());
+        delivery.sent
     }
 
-    fn armed(slot: u32, generation: u32, arms: u32) -> ArmedSlot {
-        ArmedSlot { slot, generation, arms }
+    fn armed(slot: u32, generation: u32) -> ArmedSlot {
+        ArmedSlot { slot, generation }
     }
 
     fn make_fifo(path: &Path) {
@@ -450,7 +418,7 @@ mod tests {
             plant();
             let waiter = DatagramWaiter::bind(directory.as_fd(), 0, 1, MODE).unwrap();
             let waker = DatagramWaker::new(directory.as_fd(), 1).unwrap();
-            assert_eq!(deliver(&waker, &[armed(0, 1, 1)]), 1);
+            assert_eq!(deliver(&waker, &[armed(0, 1)]), 1);
             assert!(is_woken(&waiter));
         }
         assert_eq!(fs::metadata(&victim).unwrap().mode() & 0o7777, 0o600);
@@ -514,7 +482,7 @@ mod tests {
         let waiter = DatagramWaiter::bind(directory.as_fd(), 7, 1, MODE).unwrap();
         let waker = DatagramWaker::new(directory.as_fd(), 8).unwrap();
         // Slot 8 and the last one exceed the limit.
-        let slots: Vec<_> = (0..=8).chain([u32::MAX]).map(|slot| armed(slot, 1, 1)).collect();
+        let slots: Vec<_> = (0..=8).chain([u32::MAX]).map(|slot| armed(slot, 1)).collect();
         assert_eq!(deliver(&waker, &slots), 1);
         assert!(is_woken(&waiter));
         elsewhere.set_nonblocking(true).unwrap();
@@ -523,19 +491,23 @@ mod tests {
     }
 
     #[test]
-    fn one_datagram_for_each_arming() {
+    fn only_who_is_due_gets_a_datagram_and_arming_empties_the_queue() {
         let root = TestDirectory::new();
         let directory = open_directory(&root.path);
         let mut waiter = DatagramWaiter::bind(directory.as_fd(), 0, 1, MODE).unwrap();
-        let waker = DatagramWaker::new(directory.as_fd(), 1).unwrap();
-        assert_eq!(deliver(&waker, &[armed(0, 1, 1)]), 1);
-        assert_eq!(deliver(&waker, &[armed(0, 1, 1)]), 0);
-        assert_eq!(deliver(&waker, &[armed(0, 1, 2)]), 1);
-        let arms = AtomicU32::new(2);
-        arm_of(&mut waiter, &arms);
-        assert_eq!(arms.load(Ordering::Relaxed), 3);
+        let waker = DatagramWaker::new(directory.as_fd(), 2).unwrap();
+        let listed = |armed_slots: &mut Vec<ArmedSlot>| {
+            armed_slots.push(armed(0, 1));
+            Ok(())
+        };
+        assert_eq!(waker.deliver(&[1], &mut { listed }).sent, 0);
+        assert!(!is_woken(&waiter));
+        assert_eq!(deliver(&waker, &[armed(0, 1)]), 1);
+        let arming = Default::default();
+        with_slot(&arming, |slot| waiter.arm(slot));
+        assert_eq!(arming.each_ref().map(|count| count.load(Ordering::Relaxed)), [0, 1]);
         assert!(!is_woken(&waiter), "arming emptied the queue");
-        assert_eq!(deliver(&waker, &[armed(0, 1, 3)]), 1);
+        assert_eq!(deliver(&waker, &[armed(0, 1)]), 1);
         assert!(is_woken(&waiter));
     }
 
@@ -548,12 +520,12 @@ mod tests {
         let waker = DatagramWaker::new(directory.as_fd(), 2).unwrap();
         // Far more than net.unix.max_dgram_qlen and the buffer of a socket allow.
         for arms in 0..5000 {
-            let sent = deliver(&waker, &[armed(0, 1, arms), armed(1, 1, arms)]);
+            let sent = deliver(&waker, &[armed(0, 1), armed(1, 1)]);
             assert!(is_woken(&other));
             assert!(sent == 2 || (sent == 1 && arms > 0), "{sent} at {arms}");
         }
-        arm_of(&mut stuck, &AtomicU32::new(0));
-        assert_eq!(deliver(&waker, &[armed(0, 1, 6000)]), 1);
+        with_slot(&Default::default(), |slot| stuck.arm(slot));
+        assert_eq!(deliver(&waker, &[armed(0, 1)]), 1);
     }
 
     #[test]
@@ -562,15 +534,15 @@ mod tests {
         let directory = open_directory(&root.path);
         let waker = DatagramWaker::new(directory.as_fd(), 1).unwrap();
         let first = DatagramWaiter::bind(directory.as_fd(), 0, 1, MODE).unwrap();
-        assert_eq!(deliver(&waker, &[armed(0, 1, 1)]), 1);
+        assert_eq!(deliver(&waker, &[armed(0, 1)]), 1);
         drop(first);
         // Even with the same count of armings, and even if bound again under the same generation.
         let second = DatagramWaiter::bind(directory.as_fd(), 0, 2, MODE).unwrap();
-        assert_eq!(deliver(&waker, &[armed(0, 2, 1)]), 1);
+        assert_eq!(deliver(&waker, &[armed(0, 2)]), 1);
         assert!(is_woken(&second));
         drop(second);
         let third = DatagramWaiter::bind(directory.as_fd(), 0, 2, MODE).unwrap();
-        assert_eq!(deliver(&waker, &[armed(0, 2, 2)]), 1);
+        assert_eq!(deliver(&waker, &[armed(0, 2)]), 1);
         assert!(is_woken(&third));
     }
 
@@ -581,8 +553,8 @@ mod tests {
         let waker = DatagramWaker::new(directory.as_fd(), 2).unwrap();
         let _both =
             [0, 1].map(|slot| DatagramWaiter::bind(directory.as_fd(), slot, 1, MODE).unwrap());
-        assert_eq!(deliver(&waker, &[armed(0, 1, 1), armed(1, 1, 1)]), 2);
-        assert_eq!(deliver(&waker, &[armed(1, 1, 2)]), 1);
+        assert_eq!(deliver(&waker, &[armed(0, 1), armed(1, 1)]), 2);
+        assert_eq!(deliver(&waker, &[armed(1, 1)]), 1);
         let round = waker.round.lock().unwrap();
         assert!(round.addressees[0].is_none() && round.addressees[1].is_some());
     }
@@ -592,9 +564,8 @@ mod tests {
         let root = TestDirectory::new();
         let directory = open_directory(&root.path);
         let waker = DatagramWaker::new(directory.as_fd(), 1).unwrap();
-        let (last_notified, arms) = (LastNotified::none(), AtomicU64::new(1));
-        let sent = waker.deliver(&last_notified, &arms, &mut |_| Err(Errno::IO.into()));
-        assert_eq!((sent, last_notified.not_yet_notified(&arms)), (0, Some(1)));
+        let delivery = waker.deliver(&[0], &mut |_| Err(Errno::IO.into()));
+        assert_eq!((delivery.sent, delivery.postponed), (0, vec![0]));
     }
 
     #[test]
@@ -605,7 +576,7 @@ mod tests {
         let directory = open_directory(&deep);
         let waiter = DatagramWaiter::bind(directory.as_fd(), 0, 1, MODE).unwrap();
         let waker = DatagramWaker::new(directory.as_fd(), 1).unwrap();
-        assert_eq!(deliver(&waker, &[armed(0, 1, 1)]), 1);
+        assert_eq!(deliver(&waker, &[armed(0, 1)]), 1);
         assert!(is_woken(&waiter));
     }
 }

@@ -1,6 +1,6 @@
-//! Waking by futex: one word for all subscribers, and no descriptors. It works on a read-only mapping.
+//! Waking by futex: a word for each slot, and no descriptors. It works on a read-only mapping.
 
-use super::{ArmingSlot, EventCount, Waiter};
+use super::{ArmingSlot, Waiter};
 use crate::sync::AtomicU32;
 use rustix::io::Errno;
 use rustix::thread::futex;
@@ -8,10 +8,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Sleeps on [`EventCount::wake`].
+/// Sleeps on [`ArmingSlot::word`].
 #[derive(Debug, Default)]
 pub(crate) struct FutexWaiter {
-    /// The value of `wake` when the sleep was announced.
+    /// The value of the word when the sleep was announced.
     token: u32,
 }
 
@@ -24,12 +24,12 @@ impl FutexWaiter {
 }
 
 impl Waiter for FutexWaiter {
-    fn arm(&mut self, eventcount: EventCount<'_>, slot: ArmingSlot<'_>) {
-        self.token = eventcount.arm_sleeper(slot);
+    fn arm(&mut self, slot: ArmingSlot<'_>) {
+        self.token = slot.arm_sleeper();
     }
 
-    fn wait(&self, eventcount: EventCount<'_>, timeout: Option<Duration>) -> io::Result<()> {
-        wait_while(eventcount.wake, self.token, timeout)
+    fn wait(&self, slot: ArmingSlot<'_>, timeout: Option<Duration>) -> io::Result<()> {
+        wait_while(slot.word, self.token, timeout)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //!  subscriber                                  publisher
-//!  arm: token, count + 1, fence   (SLEEP)      COMMIT, unlock, fence   (SLEEP)
-//!  recheck: nothing there?                     Wakers::is_any_new: counts as last notified?
-//!  wait: futex or poll                         yes: two loads and compares, no system call
-//!                                              no:  wake all that may sleep, note the counts
+//!  bits in the rows: what it does not want     COMMIT, unlock, fence   (SLEEP)
+//!  arm: token, counts + 1, fence  (SLEEP)      count as noted, none remembered: two loads and compares
+//!  recheck: nothing there?                     those remembered want nothing of it: a few more loads
+//!  wait: futex or poll                         otherwise a round: wake those that sleep and want it
 //! ```
 //!
 //! Counters that only grow say whether a subscriber may be asleep ([`EventCount`]). A publisher compares them with
-//! their values at its last notification. So a subscriber that dies asleep costs each publisher one wake-up, and
-//! leaves nothing to clean up. `eventcount.rs` has the argument why no wake-up is lost, and the model that checks
-//! it.
+//! their values when it woke last, and remembers who sleeps on because it wanted nothing ([`Sleeping`]). So a subscriber
+//! that dies asleep costs each publisher one wake-up, and leaves nothing to clean up. `eventcount.rs` has the argument why no
+//! wake-up is lost, and the models that check it; `rows.rs` says how a publisher knows who wants what.
 //!
 //! This module does not know what a message is, where the words lie, or which participants are alive; callers pass
 //! that in. A publisher may die between its commit and its wake-up. So blocking calls do not rely on a wake-up alone:
@@ -28,6 +28,7 @@ mod eventcount;
 pub(crate) mod futex;
 #[cfg(not(loom))]
 mod multicast;
+mod rows;
 #[cfg(not(loom))]
 mod wakers;
 #[cfg(all(feature = "proactor", not(loom)))]
@@ -37,27 +38,35 @@ mod word;
 pub(crate) use adaptive_fence::{AdaptiveFence, Sleepers, remove_mark};
 #[cfg(not(loom))]
 pub(crate) use datagram::{ArmedSlot, DatagramWaiter, DatagramWaker};
-pub(crate) use eventcount::{EventCount, LastNotified};
+pub(crate) use eventcount::{Delivery, EventCount, Sleeping};
 #[cfg(not(loom))]
 pub(crate) use futex::FutexWaiter;
 #[cfg(not(loom))]
 pub(crate) use multicast::{MulticastWaiter, MulticastWaker};
+pub(crate) use rows::{Audience, Rows};
 #[cfg(not(loom))]
 pub(crate) use wakers::Wakers;
 #[cfg(all(feature = "proactor", not(loom)))]
 pub(crate) use word::HeldWord;
 
 use crate::hook::mutant;
-use crate::sync::AtomicU32;
+use crate::sync::{AtomicU32, AtomicU64};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// The words of the slot of a subscriber that arms.
+/// The words of the slot of a subscriber that arms, and those of the bus.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArmingSlot<'a> {
-    /// How often the slot's descriptor was armed.
-    pub(crate) arms: &'a AtomicU32,
+    /// The futex word of the slot. Subscribers can only read it.
+    pub(crate) word: &'a AtomicU32,
+    /// The mark of an exclusive publisher that leaves out its fence, or 0; see `adaptive_fence.rs`. Subscribers can
+    /// only read it.
+    pub(crate) asymmetric: &'a AtomicU32,
+    /// How often subscribers armed, all together. Publishers can only read it.
+    pub(crate) sleeps: &'a AtomicU64,
+    /// How often the slot armed its futex, and its descriptor. Publishers can only read it.
+    pub(crate) arming: &'a [AtomicU32; 2],
     pub(crate) flags: &'a AtomicU32,
     /// The bit of `flags` that says that the subscriber cannot execute a membarrier.
     pub(crate) needs_fence: u32,
@@ -71,10 +80,10 @@ pub(crate) struct ArmingSlot<'a> {
 pub(crate) trait Waiter: Send {
     /// Announces the sleep. The wake-up for any commit that the following recheck misses will end the wait. Ends
     /// with a full fence, also on behalf of a publisher that leaves its own out. `slot` is the subscriber's own.
-    fn arm(&mut self, eventcount: EventCount<'_>, slot: ArmingSlot<'_>);
+    fn arm(&mut self, slot: ArmingSlot<'_>);
 
     /// Sleeps until a wake-up, the timeout, or a signal. The result does not say which, so the caller must recheck.
-    fn wait(&self, eventcount: EventCount<'_>, timeout: Option<Duration>) -> io::Result<()>;
+    fn wait(&self, slot: ArmingSlot<'_>, timeout: Option<Duration>) -> io::Result<()>;
 
     /// Returns the descriptor that an event loop can poll for reading, if there is one.
     fn fd(&self) -> Option<BorrowedFd<'_>>;
@@ -84,20 +93,17 @@ pub(crate) trait Waiter: Send {
 /// otherwise how long to sleep at most. Returns false if it did not sleep. After a sleep the caller must recheck.
 pub(crate) fn sleep_unless(
     waiter: &mut dyn Waiter,
-    eventcount: EventCount<'_>,
     slot: ArmingSlot<'_>,
     recheck: impl FnOnce() -> Option<Duration>,
 ) -> io::Result<bool> {
     if mutant("sleep_without_a_recheck") {
         let timeout = recheck();
-        waiter.arm(eventcount, slot);
-        return timeout
-            .map_or(Ok(()), |_| waiter.wait(eventcount, timeout))
-            .map(|()| timeout.is_some());
+        waiter.arm(slot);
+        return timeout.map_or(Ok(()), |_| waiter.wait(slot, timeout)).map(|()| timeout.is_some());
     }
-    waiter.arm(eventcount, slot);
+    waiter.arm(slot);
     let Some(timeout) = recheck() else { return Ok(false) };
-    waiter.wait(eventcount, Some(timeout)).map(|()| true)
+    waiter.wait(slot, Some(timeout)).map(|()| true)
 }
 
 /// Waits until `descriptor` is readable, with the same results as [`Waiter::wait`].

@@ -3,9 +3,8 @@
 //! One datagram reaches every subscriber in the network namespace. Its content is ignored. It never leaves the
 //! machine: interface and membership are 127.0.0.1, and its time to live is 0.
 
-use super::{ArmingSlot, EventCount, LastNotified, Waiter, drain, wait_readable};
+use super::{ArmingSlot, Delivery, Waiter, drain, wait_readable};
 use crate::hook::{self, CrashPoint, mutant};
-use crate::sync::AtomicU64;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SendFlags, SocketFlags, SocketType, bind, connect, send, socket_with, sockopt,
@@ -56,15 +55,15 @@ impl MulticastWaiter {
 }
 
 impl Waiter for MulticastWaiter {
-    fn arm(&mut self, eventcount: EventCount<'_>, slot: ArmingSlot<'_>) {
+    fn arm(&mut self, slot: ArmingSlot<'_>) {
         drain(self.socket.as_fd());
-        eventcount.arm_descriptor(slot);
+        slot.arm_descriptor();
         if mutant("group_drained_after_arming") {
             drain(self.socket.as_fd());
         }
     }
 
-    fn wait(&self, _eventcount: EventCount<'_>, timeout: Option<Duration>) -> io::Result<()> {
+    fn wait(&self, _slot: ArmingSlot<'_>, timeout: Option<Duration>) -> io::Result<()> {
         wait_readable(self.socket.as_fd(), timeout)
     }
 
@@ -91,23 +90,18 @@ impl MulticastWaker {
         Ok(Self { socket })
     }
 
-    /// Sends one datagram if a descriptor was armed since the last notification. Returns how many were sent.
-    pub(super) fn deliver(&self, last_notified: &LastNotified, arms: &AtomicU64) -> usize {
-        let Some(count) = last_notified.not_yet_notified(arms) else { return 0 };
+    /// Sends one datagram, which reaches all. These slots wait for it.
+    pub(super) fn deliver(&self, due: &[u32]) -> Delivery {
         hook::point(CrashPoint::MidWake);
         match send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-            Ok(_) => {
-                last_notified.note(count);
-                1
-            }
+            Ok(_) => Delivery { sent: 1, postponed: Vec::new() },
             // A temporary failure: the next message tries again.
-            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM) => 0,
-            // A lasting failure, for example because `lo` went down. Noting the count avoids a failing call for
-            // each message. The subscribers arm again within 50 ms, and then the next message tries again.
-            Err(_) => {
-                last_notified.note(count);
-                0
+            Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::NOMEM) => {
+                Delivery { sent: 0, postponed: due.to_vec() }
             }
+            // A lasting failure, for example because `lo` went down. To try again with each message would be a failing call
+            // for each. The subscribers arm again within 50 ms, and then the next message tries again.
+            Err(_) => Delivery::default(),
         }
     }
 }

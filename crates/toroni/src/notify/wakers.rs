@@ -1,16 +1,13 @@
-//! The publisher's side of all notifiers: a test that costs two loads, and if it finds sleepers, the wake-ups.
+//! The publisher's side of all notifiers: a test that costs a few loads, and if it finds sleepers, the wake-ups.
 
-use super::{ArmedSlot, DatagramWaker, EventCount, LastNotified, MulticastWaker, futex};
+use super::{ArmedSlot, Audience, DatagramWaker, EventCount, MulticastWaker, Sleeping, futex};
+use crate::sync::AtomicU64;
 use std::io;
 
 /// Wakes subscribers, however they sleep. Each publishing participant has one, which its threads share.
-///
-/// [`EventCount::sleeps`] counts sleepers on the futex, [`EventCount::arms`] those that poll a descriptor. Both are
-/// compared on every bus: a counter that the bus's notifier does not use never changes, and costs nothing.
 #[derive(Debug)]
 pub(crate) struct Wakers {
-    sleeps: LastNotified,
-    arms: LastNotified,
+    sleeping: Sleeping,
     descriptors: Descriptors,
 }
 
@@ -22,47 +19,50 @@ enum Descriptors {
 }
 
 impl Wakers {
-    /// Returns wakers for the notifiers `Futex` and `Datagram`, which differ only in how subscribers wait.
-    pub(crate) fn with_datagrams(waker: DatagramWaker) -> Self {
-        Self::new(Descriptors::Datagram(waker))
+    /// Returns wakers for the notifiers `Futex` and `Datagram`, which differ only in how subscribers wait. There are this
+    /// many slots.
+    pub(crate) fn with_datagrams(waker: DatagramWaker, slots: u32) -> Self {
+        Self { sleeping: Sleeping::new(slots), descriptors: Descriptors::Datagram(waker) }
     }
 
     /// Returns wakers for the notifier `Multicast`.
-    pub(crate) fn with_multicast(waker: MulticastWaker) -> Self {
-        Self::new(Descriptors::Multicast(waker))
+    pub(crate) fn with_multicast(waker: MulticastWaker, slots: u32) -> Self {
+        Self { sleeping: Sleeping::new(slots), descriptors: Descriptors::Multicast(waker) }
     }
 
-    fn new(descriptors: Descriptors) -> Self {
-        Self { sleeps: LastNotified::none(), arms: LastNotified::none(), descriptors }
-    }
-
-    /// Returns whether a subscriber went to sleep since the last call of [`Self::wake`]. Call this after the commit,
-    /// the unlock, and the fence that follows. It makes no system call.
+    /// Returns whether there may be a subscriber to wake, see [`Sleeping::may_be_any`]. It makes no system call.
     #[inline(always)]
-    pub(crate) fn is_any_new(&self, eventcount: EventCount<'_>) -> bool {
-        self.sleeps.not_yet_notified(eventcount.sleeps).is_some()
-            || self.arms.not_yet_notified(eventcount.arms).is_some()
+    pub(crate) fn may_be_any(&self, sleeps: &AtomicU64) -> bool {
+        self.sleeping.may_be_any(sleeps)
     }
 
-    /// Wakes all subscribers that went to sleep since the last call.
+    /// Returns whether [`Self::wake`] has something to do, see [`Sleeping::concerns`]. It makes no system call.
+    #[cold]
+    pub(crate) fn concerns(&self, eventcount: EventCount<'_>, audience: Audience) -> bool {
+        self.sleeping.concerns(eventcount, audience)
+    }
+
+    /// Makes the next call of [`Self::wake`] wake all that sleep, whatever they want.
+    pub(crate) fn wake_all_next(&self) {
+        self.sleeping.wake_all_next();
+    }
+
+    /// Wakes the subscribers that sleep and want the messages.
     ///
-    /// `armed` appends the active slots that have a socket. It is called only if a descriptor was armed since the
-    /// last notification. Returns how many wake-ups were sent: one for the futex, and one for each datagram.
+    /// `armed` appends the active slots that have a socket. It is called only if a descriptor is to be woken. Returns how many
+    /// wake-ups were sent: one for each futex, and one for each datagram.
     ///
     /// A wake-up that cannot be sent is no error of the publisher: a blocking call soon rechecks by itself.
     #[cold]
     pub(crate) fn wake(
         &self,
         eventcount: EventCount<'_>,
+        audience: Audience,
         mut armed: impl FnMut(&mut Vec<ArmedSlot>) -> io::Result<()>,
     ) -> usize {
-        let woken = eventcount.wake_sleepers(&self.sleeps, futex::wake_all);
-        woken
-            + match &self.descriptors {
-                Descriptors::Datagram(waker) => {
-                    waker.deliver(&self.arms, eventcount.arms, &mut armed)
-                }
-                Descriptors::Multicast(waker) => waker.deliver(&self.arms, eventcount.arms),
-            }
+        self.sleeping.wake(eventcount, audience, futex::wake_one, |due| match &self.descriptors {
+            Descriptors::Datagram(waker) => waker.deliver(due, &mut armed),
+            Descriptors::Multicast(waker) => waker.deliver(due),
+        })
     }
 }

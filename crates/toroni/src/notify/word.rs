@@ -8,13 +8,18 @@ use toroni_proactor::Word;
 /// A word, and the owner of the memory that holds it.
 pub(crate) struct HeldWord<K> {
     keeper: Arc<K>,
-    word: for<'a> fn(&'a K) -> &'a AtomicU32,
+    number: u32,
+    word: for<'a> fn(&'a K, u32) -> &'a AtomicU32,
 }
 
 impl<K> HeldWord<K> {
-    /// Holds the word that the function `word` finds in `keeper`.
-    pub(crate) fn new(keeper: Arc<K>, word: for<'a> fn(&'a K) -> &'a AtomicU32) -> Self {
-        Self { keeper, word }
+    /// Holds the word of this number that the function `word` finds in `keeper`.
+    pub(crate) fn new(
+        keeper: Arc<K>,
+        number: u32,
+        word: for<'a> fn(&'a K, u32) -> &'a AtomicU32,
+    ) -> Self {
+        Self { keeper, number, word }
     }
 }
 
@@ -23,6 +28,6 @@ impl<K> HeldWord<K> {
 // is dropped. The address is the same each time because the keepers used here map a file once.
 unsafe impl<K: Send + Sync + 'static> Word for HeldWord<K> {
     fn address(&self) -> *const AtomicU32 {
-        (self.word)(&self.keeper)
+        (self.word)(&self.keeper, self.number)
     }
 }

@@ -7,14 +7,16 @@
 //!  | RawHeader               |   | RawFileHeader             | | RawFileHeader             |
 //!  +-------------------------+ 1 | page                      | | ReadersControl, one page  |
 //!  | Control: lock, tail,    |   +---------------------------+ +---------------------------+
-//!  | reserved, wake, waits,  |   | PublisherSlot 0           | | ReaderSlot 0              |
-//!  | budget, blocks index    |   | PublisherSlot 1 …         | | ReaderSlot 1 …            |
+//!  | reserved, waits, budget,|   | PublisherSlot 0           | | Arming 0, 1 …             |
+//!  | blocks index            |   | PublisherSlot 1 …         | | row of topic 0, 1 …       |
 //!  +-------------------------+ 2 +---------------------------+ +---------------------------+
-//!  | topic table             |                                 | ReaderPatterns 0          |
-//!  +-------------------------+                                 | ReaderPatterns 1 …        |
+//!  | topic table             |                                 | ReaderSlot 0              |
+//!  +-------------------------+                                 | ReaderSlot 1 …            |
 //!  | PendingArrival          |                                 +---------------------------+
-//!  | ArrivalEntry 0          |
-//!  | ArrivalEntry 1 …        |
+//!  | ArrivalEntry 0          |                                 | ReaderPatterns 0          |
+//!  | ArrivalEntry 1 …        |                                 | ReaderPatterns 1 …        |
+//!  +-------------------------+                                 +---------------------------+
+//!  | futex words of readers  |
 //!  +-------------------------+ data_offset
 //!  | the stream: capacity    |
 //!  +-------------------------+   mapped twice in a row, so that no record wraps
@@ -36,8 +38,10 @@
 //! | JOIN | writer: fence before its scan | reader: fence after `joins` | the tail of a writer that does not see the slot |
 //! | JOIN | writer: fence after `proposed` | reader: fence after `joins` | what is about to be overwritten |
 //! | LEASE | reader: `generation` and `state` of its slot | writer: fence after its scan | that the reader holds its lease |
-//! | SLEEP | reader: fence after `sleeps`/`arms` | writer: fence after unlock | that a reader must be woken |
+//! | SLEEP | reader: fence after `sleeps` | writer: fence after unlock | that a reader must be woken |
 //! | SLEEP | reader: membarrier after `asymmetric` | writer: light fence after COMMIT | that a reader must be woken |
+//! | WANT | reader: `sleeps`, after its bits in the rows and its [`Arming`] | writer: `sleeps`, or a count that one of its threads has noted | what the reader wants, and that it armed |
+//! | ROUND | thread of a writer: what it notes of sleepers | other thread of that writer: the same | who sleeps, and that a futex word was raised |
 //! | SPACE | publisher: fence after `waits` | reader: fence after its position | that a publisher waits for space |
 //! | SPACE | reader: fence after its position | reader: fence after its position | that the other reader has come as far |
 //! | TOPIC | writer: `topics` | every process: the same word | the table's entries below the count |
@@ -68,8 +72,8 @@ pub(crate) const MAGIC: [u8; 8] = *b"TORONI\0\x01";
 /// Version 2 added [`ReaderPatterns`], version 3 [`Commit::next`] and [`RawHeader::stream_id`], version 4 the table of
 /// arrivals, records with a number and of the kind `loss`, [`Wake::asymmetric`] and [`READER_NEEDS_FENCE`], version 5
 /// [`ReaderSlot::losses`] and [`ReaderSlot::lost_on_the_way`], version 6 [`ArrivalEntry::highest`],
-/// [`ArrivalEntry::flags`] and [`MARK_TOLD`].
-pub(crate) const LAYOUT_VERSION: u32 = 6;
+/// [`ArrivalEntry::flags`] and [`MARK_TOLD`], version 7 a futex word, an [`Arming`] and a column of the rows for each reader.
+pub(crate) const LAYOUT_VERSION: u32 = 7;
 /// A number that reads differently on a machine with the other byte order.
 pub(crate) const ENDIANNESS: u32 = 0x0102_0304;
 /// The number of blocks of a ring, whatever its capacity. Index entries, `reserved` and the check
@@ -86,8 +90,12 @@ pub(crate) const CONTROL_OFFSET: usize = PAGE;
 pub(crate) const TABLE_OFFSET: usize = 2 * PAGE;
 /// Offset of [`ReadersControl`] in `readers`: in the first page, after its [`RawFileHeader`].
 pub(crate) const READERS_CONTROL_OFFSET: usize = 128;
-/// Offset of the first slot in `publishers` and in `readers`.
+/// Offset of the first slot in `publishers`, and of the first [`Arming`] in `readers`.
 pub(crate) const SLOTS_OFFSET: usize = PAGE;
+/// How many topics of a new bus have a row in `readers`. The header says how many those of a bus are.
+pub(crate) const TRACKED_TOPICS: u32 = 4096;
+/// The most that a header may say.
+pub(crate) const MOST_TRACKED_TOPICS: u32 = 1 << 16;
 /// Size of a slot in bytes, in both files.
 pub(crate) const SLOT_BYTES: usize = 128;
 /// Size of a [`ReaderPatterns`] in bytes.
@@ -162,6 +170,9 @@ pub(crate) struct RawHeader {
     pub(crate) readers_gid: u32,
     /// The number of entries of the table of arrivals.
     pub(crate) max_arrivals: u32,
+    /// The number of rows in `readers`.
+    pub(crate) tracked_topics: u32,
+    pub(crate) _unused: u32,
     /// CLOCK_REALTIME, ns.
     pub(crate) created_ns: u64,
     /// The creator's C library, such as `glibc 2.36`, padded with 0.
@@ -203,8 +214,10 @@ pub(crate) struct Control {
     /// The position up to which writers may have begun to write. Everything before `reserved -
     /// capacity` may be overwritten.
     pub(crate) reserved: Line<AtomicU64>,
-    /// What readers that go to sleep read.
-    pub(crate) wake: Line<Wake>,
+    /// Not 0 while an exclusive publisher leaves out the fence between its commit and its look at
+    /// `sleeps`. A reader that is about to sleep then executes a membarrier; see
+    /// `notify/adaptive_fence.rs`. The value names the publisher.
+    pub(crate) asymmetric: Line<AtomicU32>,
     /// The requests of publishers that wait for space.
     pub(crate) waits: Line<Waits>,
     /// The time that the policy `Bounded` has spent.
@@ -219,17 +232,9 @@ pub(crate) struct Control {
     pub(crate) index: [BlockEntry; to_index(BLOCKS)],
 }
 
-/// What readers that go to sleep read.
-#[derive(Debug, Default)]
-#[repr(C)]
-pub(crate) struct Wake {
-    /// Futex word of sleeping readers. Raised before each wake.
-    pub(crate) sequence: AtomicU32,
-    /// Not 0 while an exclusive publisher leaves out the fence between its commit and its look at
-    /// `sleeps` and `arms`. A reader that is about to sleep then executes a membarrier; see
-    /// `notify/adaptive_fence.rs`. The value names the publisher.
-    pub(crate) asymmetric: AtomicU32,
-}
+/// How often the futex of a reader was armed, and its descriptor; see `notify/eventcount.rs`. Only grows, over all owners of
+/// the slot.
+pub(crate) type Arming = [AtomicU32; 2];
 
 /// The requests for space. Written under the writer lock.
 #[derive(Debug, Default)]
@@ -354,16 +359,14 @@ pub(crate) const ARRIVAL_REPLACED: u32 = 2;
 /// The position of an index entry that is being changed or was never set.
 pub(crate) const NO_ENTRY: u64 = u64::MAX;
 
-/// The words of `readers` outside the slots. Readers write them. Publishers map this page
+/// The words of `readers` that belong to no slot. Readers write them. Publishers map everything before the slots
 /// read-only, and survive if a reader truncates the file.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct ReadersControl {
-    /// The number of times that a reader went to sleep on the futex. Only grows, so a reader that
+    /// The number of times that a reader armed its futex or its descriptor. Only grows, so a reader that
     /// dies asleep leaves nothing to clean up.
     pub(crate) sleeps: Line<AtomicU64>,
-    /// The number of times that a reader armed its descriptor. Only grows.
-    pub(crate) arms: Line<AtomicU64>,
     /// Futex word of publishers that wait for space. Raised before each wake.
     pub(crate) space: Line<AtomicU32>,
     /// The number of times that a reader joined, left, or came back after it was lapped. After each
@@ -424,9 +427,7 @@ pub(crate) struct ReaderSlot {
     pub(crate) lapses: AtomicU64,
     /// The messages that were lost on their way to this bus, as stated by the losses that the reader was told of.
     pub(crate) lost_on_the_way: AtomicU64,
-    /// The number of times that this slot's descriptor was armed. If the value differs from the
-    /// last one that a publisher saw, the subscriber wants a datagram.
-    pub(crate) arms: AtomicU32,
+    pub(crate) _unused: AtomicU32,
     /// The number of these losses, at most `u32::MAX`.
     pub(crate) losses: AtomicU32,
     /// UTF-8, padded with 0.
@@ -476,20 +477,20 @@ const _: () = {
     assert!(size_of::<RawFileHeader>() == 64);
     assert!(offset_of!(RawFileHeader, endianness) == 8 && offset_of!(RawFileHeader, version) == 12);
     assert!(size_of::<RawFileHeader>() <= READERS_CONTROL_OFFSET);
-    assert!(size_of::<RawHeader>() == 248 && offset_of!(RawHeader, kernel_context) == 200);
+    assert!(size_of::<RawHeader>() == 256 && offset_of!(RawHeader, kernel_context) == 208);
     // They are rewritten together.
-    assert!(offset_of!(RawHeader, stream_id) == 200 + size_of::<RawKernelContext>());
+    assert!(offset_of!(RawHeader, stream_id) == 208 + size_of::<RawKernelContext>());
     assert!(size_of::<Control>() <= PAGE);
     assert!(offset_of!(Control, commit) == 0);
     assert!(offset_of!(Control, reserved) == 128);
-    assert!(offset_of!(Control, wake) == 256);
+    assert!(offset_of!(Control, asymmetric) == 256);
     assert!(offset_of!(Control, waits) == 384);
     assert!(offset_of!(Control, budget) == 512);
     assert!(offset_of!(Control, mutex) == 640);
     assert!(offset_of!(Control, topics) == 768);
     assert!(offset_of!(Control, clean_close) == 896);
     assert!(offset_of!(Control, index) == 1024);
-    assert!(offset_of!(Wake, sequence) == 0 && offset_of!(Wake, asymmetric) == 4);
+    assert!(size_of::<Arming>() == 8);
     assert!(offset_of!(Commit, tail) == 8 && offset_of!(Commit, sequence) == 16);
     assert!(offset_of!(Commit, next) == 24);
     assert!(size_of::<BlockEntry>() == 16);
@@ -507,6 +508,22 @@ const _: () = {
     assert!(SLOT_BYTES.is_multiple_of(align_of::<ReaderPatterns>()));
 };
 
+/// Returns the number of words of a row in `readers`, with a bit for each of the slots.
+pub(crate) const fn row_words(slots: u32) -> u32 {
+    slots.div_ceil(u64::BITS)
+}
+
+/// Returns the offset of the rows in `readers`, after an [`Arming`] for each slot.
+pub(crate) const fn rows_offset(slots: u32) -> u64 {
+    (SLOTS_OFFSET + slots as usize * size_of::<Arming>()) as u64
+}
+
+/// Returns the offset of the first [`ReaderSlot`] in `readers`, after the rows: a multiple of [`PAGE`].
+pub(crate) const fn reader_slots_offset(slots: u32, tracked_topics: u32) -> u64 {
+    let rows = tracked_topics as u64 * row_words(slots) as u64 * size_of::<AtomicU64>() as u64;
+    (rows_offset(slots) + rows).next_multiple_of(PAGE as u64)
+}
+
 /// Returns how many bytes of `ring` a table of arrivals with this many entries takes.
 pub(crate) const fn arrivals_bytes(entries: u32) -> u64 {
     (size_of::<PendingArrival>() + entries as usize * size_of::<ArrivalEntry>()) as u64
@@ -516,15 +533,14 @@ impl Control {
     /// Resets the bus to an empty one. Requires that no other process uses it.
     pub(crate) fn reset(&self) {
         use crate::sync::Ordering::Relaxed;
-        let Self { commit, reserved, wake, waits, budget, mutex, topics, clean_close, index } =
+        let Self { commit, reserved, asymmetric, waits, budget, mutex, topics, clean_close, index } =
             self;
         commit.0.lock.store(0, Relaxed);
         commit.0.tail.store(0, Relaxed);
         commit.0.sequence.store(0, Relaxed);
         commit.0.next.store(0, Relaxed);
         reserved.0.store(ALIGNMENT, Relaxed);
-        wake.0.sequence.store(0, Relaxed);
-        wake.0.asymmetric.store(0, Relaxed);
+        asymmetric.0.store(0, Relaxed);
         waits.0.count.store(0, Relaxed);
         waits.0.until.store(0, Relaxed);
         waits.0.proposed.store(0, Relaxed);
@@ -552,7 +568,7 @@ impl Default for Control {
         let control = Self {
             commit: Line::default(),
             reserved: Line::default(),
-            wake: Line::default(),
+            asymmetric: Line::default(),
             waits: Line::default(),
             budget: Line::default(),
             mutex: Line::default(),

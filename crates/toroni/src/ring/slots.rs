@@ -104,8 +104,6 @@ pub(crate) struct SlotView {
     pub(crate) state: u32,
     pub(crate) flags: u32,
     pub(crate) position: u64,
-    /// The number of times that its descriptor was armed.
-    pub(crate) arms: u32,
 }
 
 /// Returns the readers that a writer may have to wait for.
@@ -163,14 +161,7 @@ mod tests {
     use super::*;
 
     fn view(number: u32, position: u64) -> SlotView {
-        SlotView {
-            number,
-            generation: 1,
-            state: SLOT_ACTIVE,
-            flags: READER_GATES,
-            position,
-            arms: 0,
-        }
+        SlotView { number, generation: 1, state: SLOT_ACTIVE, flags: READER_GATES, position }
     }
 
     fn numbers(slots: &[SlotView], tail: u64, reserved: u64) -> Vec<u32> {

@@ -14,10 +14,12 @@ use super::platform::{self, KernelContext};
 use crate::error::FileError;
 use crate::ring::layout::{
     ENDIANNESS, FLAG_HUGE_PAGES, FLAG_PERSISTENT, KIND_PUBLISHERS, KIND_READERS, KIND_RING,
-    LAYOUT_VERSION, MAGIC, PATTERNS_BYTES, RawFileHeader, RawHeader, RawKernelContext, SLOT_BYTES,
-    SLOTS_OFFSET, TABLE_OFFSET, UNSET, arrivals_bytes,
+    LAYOUT_VERSION, MAGIC, MOST_TRACKED_TOPICS, PATTERNS_BYTES, RawFileHeader, RawHeader,
+    RawKernelContext, SLOT_BYTES, SLOTS_OFFSET, TABLE_OFFSET, TRACKED_TOPICS, UNSET,
+    arrivals_bytes, reader_slots_offset,
 };
 use crate::settings::{LockKind, NotifyKind, Settings};
+use crate::sync::AtomicU32;
 use std::mem::{offset_of, size_of};
 use std::path::Path;
 
@@ -30,6 +32,8 @@ pub(crate) const FILE_HEADER_BYTES: usize = size_of::<RawFileHeader>();
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) settings: Settings,
+    /// How many topics have a row in `readers`.
+    pub(crate) tracked_topics: u32,
     /// Who may use the bus.
     pub(crate) permissions: Permissions,
     /// Random. The three files of a bus have the same.
@@ -50,6 +54,7 @@ impl Header {
         let bus_id = random();
         Self {
             settings: *settings,
+            tracked_topics: TRACKED_TOPICS,
             permissions: *permissions,
             bus_id,
             created_ns: platform::realtime_ns(),
@@ -71,11 +76,14 @@ impl Header {
     pub(crate) fn file_bytes(&self, file: BusFile) -> u64 {
         match file {
             BusFile::Ring => self.ring_bytes(),
-            BusFile::Publishers => slots_bytes(self.settings.max_publishers, SLOT_BYTES),
-            BusFile::Readers => {
-                slots_bytes(self.settings.max_subscribers, SLOT_BYTES + PATTERNS_BYTES)
-            }
+            BusFile::Publishers => publishers_bytes(&self.settings),
+            BusFile::Readers => readers_bytes(&self.settings, self.tracked_topics),
         }
+    }
+
+    /// Returns the offset of the first slot in `readers`.
+    pub(crate) fn reader_slots_offset(&self) -> u64 {
+        reader_slots_offset(self.settings.max_subscribers, self.tracked_topics)
     }
 
     pub(crate) fn slots(&self, file: BusFile) -> u32 {
@@ -147,6 +155,7 @@ impl Header {
         put_u32(&mut bytes, offset_of!(RawHeader, mode), mode.unwrap_or(UNSET));
         put_u32(&mut bytes, offset_of!(RawHeader, writers_gid), writers.unwrap_or(UNSET));
         put_u32(&mut bytes, offset_of!(RawHeader, readers_gid), readers.unwrap_or(UNSET));
+        put_u32(&mut bytes, offset_of!(RawHeader, tracked_topics), self.tracked_topics);
         put_u64(&mut bytes, offset_of!(RawHeader, created_ns), self.created_ns);
         for (place, byte) in
             bytes[offset_of!(RawHeader, libc)..][..LIBC_BYTES].iter_mut().zip(self.libc.bytes())
@@ -198,9 +207,14 @@ impl Header {
             huge_pages: flags & FLAG_HUGE_PAGES != 0,
         };
         settings.validate().map_err(|invalid| damaged(invalid.to_string()))?;
+        let tracked_topics = word(offset_of!(RawHeader, tracked_topics));
+        if !(1..=MOST_TRACKED_TOPICS).contains(&tracked_topics) {
+            return Err(damaged(format!("{tracked_topics} rows of topics")));
+        }
         let libc = &bytes[offset_of!(RawHeader, libc)..][..LIBC_BYTES];
         let header = Self {
             settings,
+            tracked_topics,
             permissions: Permissions {
                 mode: unless_unset(offset_of!(RawHeader, mode)),
                 writers: unless_unset(offset_of!(RawHeader, writers_gid)),
@@ -269,13 +283,23 @@ impl Header {
 pub(crate) fn bus_bytes(settings: &Settings) -> u64 {
     data_offset(settings)
         .saturating_add(settings.capacity)
-        .saturating_add(slots_bytes(settings.max_publishers, SLOT_BYTES))
-        .saturating_add(slots_bytes(settings.max_subscribers, SLOT_BYTES + PATTERNS_BYTES))
+        .saturating_add(publishers_bytes(settings))
+        .saturating_add(readers_bytes(settings, TRACKED_TOPICS))
 }
 
-/// Returns the size of a file with `slots` slots of `bytes_each` bytes.
+fn publishers_bytes(settings: &Settings) -> u64 {
+    slots_bytes(settings.max_publishers, SLOT_BYTES).saturating_add(SLOTS_OFFSET as u64)
+}
+
+fn readers_bytes(settings: &Settings, tracked_topics: u32) -> u64 {
+    let slots = settings.max_subscribers;
+    slots_bytes(slots, SLOT_BYTES + PATTERNS_BYTES)
+        .saturating_add(reader_slots_offset(slots, tracked_topics))
+}
+
+/// Returns the size of `slots` slots of `bytes_each` bytes.
 fn slots_bytes(slots: u32, bytes_each: usize) -> u64 {
-    u64::from(slots).saturating_mul(bytes_each as u64).saturating_add(SLOTS_OFFSET as u64)
+    u64::from(slots).saturating_mul(bytes_each as u64)
 }
 
 /// Offset in `ring` of the part that is rewritten after a reboot.
@@ -289,11 +313,17 @@ pub(super) fn arrivals_offset(settings: &Settings) -> u64 {
     settings.topic_table_bytes.saturating_add(TABLE_OFFSET as u64)
 }
 
+/// Returns the offset of the futex words of the readers in `ring`: after the table of arrivals.
+pub(super) fn wake_words_offset(settings: &Settings) -> u64 {
+    arrivals_offset(settings).saturating_add(arrivals_bytes(settings.max_arrivals))
+}
+
 fn data_offset(settings: &Settings) -> u64 {
     let page_bytes = u64::from(platform::page_bytes());
     let unit = if settings.huge_pages { page_bytes.max(HUGE_PAGE as u64) } else { page_bytes };
-    let arrivals = arrivals_offset(settings).saturating_add(arrivals_bytes(settings.max_arrivals));
-    arrivals.checked_next_multiple_of(unit).unwrap_or(u64::MAX)
+    let words = slots_bytes(settings.max_subscribers, size_of::<AtomicU32>());
+    let end = wake_words_offset(settings).saturating_add(words);
+    end.checked_next_multiple_of(unit).unwrap_or(u64::MAX)
 }
 
 fn kind(file: BusFile) -> u32 {

@@ -10,24 +10,28 @@ use super::patterns::with_patterns;
 use super::snapshot::{PatternsSnapshot, PublisherSnapshot, ReaderSnapshot, Snapshot};
 use crate::error::FileError;
 use crate::ring::layout::{
-    PAGE, PATTERNS_BYTES, PublisherSlot, READERS_CONTROL_OFFSET, ReaderPatterns, ReaderSlot,
-    ReadersControl, SLOT_BYTES, SLOTS_OFFSET,
+    Arming, PATTERNS_BYTES, PublisherSlot, READERS_CONTROL_OFFSET, ReaderPatterns, ReaderSlot,
+    ReadersControl, SLOT_BYTES, SLOTS_OFFSET, row_words, rows_offset,
 };
 use crate::ring::position::to_index;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// The file `readers`.
 ///
-/// A subscriber maps all of it. A publisher maps only the first page, read-only and guarded, and reads the slots
-/// with one system call. Any subscriber can truncate this file, and publishers must continue nevertheless.
+/// A subscriber maps all of it. A publisher maps only what is before the slots, read-only and guarded, and reads the
+/// slots with one system call. Any subscriber can truncate this file, and publishers must continue nevertheless.
 #[derive(Debug)]
 pub(crate) struct ReadersSegment {
     mapping: Mapping,
     control: MappedSlice<ReadersControl>,
+    arming: MappedSlice<Arming>,
+    rows: MappedSlice<AtomicU64>,
     file: CheckedFd,
     slots: u32,
+    /// The offset of the first slot.
+    slots_offset: usize,
     was_damaged_before: bool,
     /// 1 once a scan found it, see [`Self::is_blind`].
     is_blind: AtomicU32,
@@ -45,8 +49,9 @@ impl ReadersSegment {
         let path = directory.path().join(BusFile::Readers.name());
         let file = directory.open_file(BusFile::Readers, protection)?;
         let checked = check(&file, header, BusFile::Readers, directory);
+        let slots_offset = to_index(header.reader_slots_offset());
         let (length, was_damaged_before) = match protection {
-            Protection::Read => (PAGE, checked.is_err()),
+            Protection::Read => (slots_offset, checked.is_err()),
             Protection::Write => {
                 checked?;
                 (to_index(header.file_bytes(BusFile::Readers)), false)
@@ -56,10 +61,46 @@ impl ReadersSegment {
             .map_err(|error| failed("map", &path, error))?;
         let slots = header.slots(BusFile::Readers);
         let file = CheckedFd::new(file).map_err(|errno| failed("open", &path, errno))?;
-        let control =
-            mapping.mapped_slice(READERS_CONTROL_OFFSET, 1).expect("the first page is mapped");
+        let control = mapping.mapped_slice(READERS_CONTROL_OFFSET, 1);
+        let arming = mapping.mapped_slice(SLOTS_OFFSET, to_index(slots.into()));
+        let words = to_index(u64::from(header.tracked_topics) * u64::from(row_words(slots)));
+        let rows = mapping.mapped_slice(to_index(rows_offset(slots)), words);
+        let (Some(control), Some(arming), Some(rows)) = (control, arming, rows) else {
+            unreachable!("all of it is before the slots, and mapped");
+        };
         let is_blind = AtomicU32::new(0);
-        Ok(Self { mapping, control, file, slots, was_damaged_before, is_blind })
+        Ok(Self {
+            mapping,
+            control,
+            arming,
+            rows,
+            file,
+            slots,
+            slots_offset,
+            was_damaged_before,
+            is_blind,
+        })
+    }
+
+    /// Returns how often each slot that was ever used has armed.
+    #[inline]
+    pub(crate) fn arming(&self) -> &[Arming] {
+        let used = self.control().slots_used.0.load(Ordering::Acquire).min(self.slots);
+        // SAFETY: the mapping lives as long as self.
+        let all = unsafe { self.arming.slice() };
+        &all[..to_index(used.into())]
+    }
+
+    /// Returns which slots want no message of which topic: a row of [`row_words`] for each topic.
+    #[inline]
+    pub(crate) fn rows(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping lives as long as self.
+        unsafe { self.rows.slice() }
+    }
+
+    /// Returns the number of slots.
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots
     }
 
     /// Returns the words that belong to no slot.
@@ -74,13 +115,22 @@ impl ReadersSegment {
     #[inline]
     pub(crate) fn slot(&self, slot: u32) -> &ReaderSlot {
         assert!(slot < self.slots, "slot {slot} of {}", self.slots);
-        self.mapping.at(offset_of_slot(slot)).expect("a subscriber maps all of the file")
+        let offset = offset_of_slot(self.slots_offset, slot);
+        self.mapping.at(offset).expect("a subscriber maps all of the file")
+    }
+
+    /// Returns how often a slot, which must be below the number of slots, has armed.
+    #[inline]
+    pub(crate) fn arming_of(&self, slot: u32) -> &Arming {
+        // SAFETY: the mapping lives as long as self.
+        let all = unsafe { self.arming.slice() };
+        &all[to_index(slot.into())]
     }
 
     /// Returns the patterns of a slot, under the same conditions as [`slot`](Self::slot).
     pub(crate) fn patterns(&self, slot: u32) -> &ReaderPatterns {
         assert!(slot < self.slots, "slot {slot} of {}", self.slots);
-        let offset = offset_of_patterns(self.slots, slot);
+        let offset = offset_of_patterns(self.slots_offset, self.slots, slot);
         self.mapping.at(offset).expect("a subscriber maps all of the file")
     }
 
@@ -96,7 +146,7 @@ impl ReadersSegment {
     /// # Errors
     /// Also fails if the descriptor no longer stands for this file, see [`Self::is_blind`].
     pub(crate) fn scan(&self, used: u32, into: &mut Vec<ReaderSnapshot>) -> io::Result<()> {
-        let answer = read_slots(&self.file, used.min(self.slots), into);
+        let answer = read_slots(&self.file, self.slots_offset, used.min(self.slots), into);
         if self.file.is_intact() {
             return answer;
         }
@@ -108,7 +158,8 @@ impl ReadersSegment {
     pub(crate) fn read(&self, slot: u32) -> io::Result<ReaderSnapshot> {
         let mut one = [ReaderSnapshot::default()];
         self.file.ask(|file| {
-            Ok(rustix::io::pread(file, Snapshot::bytes_of(&mut one), offset_of_slot(slot) as u64)?)
+            let offset = offset_of_slot(self.slots_offset, slot) as u64;
+            Ok(rustix::io::pread(file, Snapshot::bytes_of(&mut one), offset)?)
         })?;
         Ok(one[0])
     }
@@ -177,7 +228,7 @@ pub(crate) fn read_readers(
 ) -> Result<Vec<ReaderView>, FileError> {
     let file = BusFile::Readers;
     let fd = open_slots(directory, header, file)?;
-    read_views(&fd, header.slots(file))
+    read_views(&fd, to_index(header.reader_slots_offset()), header.slots(file))
         .map_err(|error| failed("read", &directory.path().join(file.name()), error))
 }
 
@@ -189,18 +240,18 @@ pub(crate) fn read_publishers(
     let file = BusFile::Publishers;
     let fd = open_slots(directory, header, file)?;
     let mut slots = Vec::new();
-    read_slots(&fd, header.slots(file), &mut slots)
+    read_slots(&fd, SLOTS_OFFSET, header.slots(file), &mut slots)
         .map_err(|error| failed("read", &directory.path().join(file.name()), error))?;
     Ok(slots)
 }
 
-fn read_views(fd: impl AsFd, limit: u32) -> io::Result<Vec<ReaderView>> {
+fn read_views(fd: impl AsFd, first: usize, limit: u32) -> io::Result<Vec<ReaderView>> {
     let mut slots = Vec::<ReaderSnapshot>::new();
-    read_slots(&fd, limit, &mut slots)?;
+    read_slots(&fd, first, limit, &mut slots)?;
     let mut views = Vec::new();
     for (number, slot) in (0..).zip(slots) {
-        let slot_now = || read_one(&fd, offset_of_slot(number));
-        let patterns_now = || read_one(&fd, offset_of_patterns(limit, number));
+        let slot_now = || read_one(&fd, offset_of_slot(first, number));
+        let patterns_now = || read_one(&fd, offset_of_patterns(first, limit, number));
         if let Some((slot, patterns)) = with_patterns(slot, slot_now, patterns_now)? {
             views.push(ReaderView { number, slot, patterns });
         }
@@ -208,33 +259,35 @@ fn read_views(fd: impl AsFd, limit: u32) -> io::Result<Vec<ReaderView>> {
     Ok(views)
 }
 
-/// Returns the offset of a slot in its file.
-pub(super) fn offset_of_slot(slot: u32) -> usize {
-    to_index(u64::from(slot)).saturating_mul(SLOT_BYTES).saturating_add(SLOTS_OFFSET)
+/// Returns the offset of a slot in its file, whose first slot is at `first`.
+pub(super) fn offset_of_slot(first: usize, slot: u32) -> usize {
+    to_index(u64::from(slot)).saturating_mul(SLOT_BYTES).saturating_add(first)
 }
 
-/// Returns the offset of a slot's patterns in `readers`. They follow all slots.
-pub(super) fn offset_of_patterns(slots: u32, slot: u32) -> usize {
-    offset_of_slot(slots).saturating_add(to_index(u64::from(slot)).saturating_mul(PATTERNS_BYTES))
+/// Returns the offset of a slot's patterns in `readers`, whose first slot is at `first`. They follow all slots.
+pub(super) fn offset_of_patterns(first: usize, slots: u32, slot: u32) -> usize {
+    offset_of_slot(first, slots)
+        .saturating_add(to_index(u64::from(slot)).saturating_mul(PATTERNS_BYTES))
 }
 
-/// Returns the state of a slot in a file that is mapped whole: `clean` reads it, and frees the slot by it.
-pub(super) fn state_of(mapping: &Mapping, file: BusFile, slot: u32) -> Option<&AtomicU32> {
-    let offset = offset_of_slot(slot);
+/// Returns state and generation of a slot in a file that is mapped whole: `clean` reads them, and frees the slot by them.
+pub(super) fn state_of<'a>(
+    mapping: &'a Mapping,
+    header: &Header,
+    file: BusFile,
+    slot: u32,
+) -> Option<(&'a AtomicU32, &'a AtomicU32)> {
     match file {
         BusFile::Ring => None,
-        BusFile::Publishers => mapping.at::<PublisherSlot>(offset).map(|slot| &slot.state),
-        BusFile::Readers => mapping.at::<ReaderSlot>(offset).map(|slot| &slot.state),
-    }
-}
-
-/// Returns the generation of a slot, as [`state_of`] returns its state.
-pub(super) fn generation_of(mapping: &Mapping, file: BusFile, slot: u32) -> Option<&AtomicU32> {
-    let offset = offset_of_slot(slot);
-    match file {
-        BusFile::Ring => None,
-        BusFile::Publishers => mapping.at::<PublisherSlot>(offset).map(|slot| &slot.generation),
-        BusFile::Readers => mapping.at::<ReaderSlot>(offset).map(|slot| &slot.generation),
+        BusFile::Publishers => {
+            let slot = mapping.at::<PublisherSlot>(offset_of_slot(SLOTS_OFFSET, slot))?;
+            Some((&slot.state, &slot.generation))
+        }
+        BusFile::Readers => {
+            let first = to_index(header.reader_slots_offset());
+            let slot = mapping.at::<ReaderSlot>(offset_of_slot(first, slot))?;
+            Some((&slot.state, &slot.generation))
+        }
     }
 }
 
@@ -264,11 +317,16 @@ pub(super) fn open_slots(
     Ok(fd)
 }
 
-fn read_slots<T: Snapshot>(fd: impl AsFd, count: u32, into: &mut Vec<T>) -> io::Result<()> {
+fn read_slots<T: Snapshot>(
+    fd: impl AsFd,
+    first: usize,
+    count: u32,
+    into: &mut Vec<T>,
+) -> io::Result<()> {
     into.clear();
     into.resize(to_index(u64::from(count)), T::default());
     // If the file was truncated, the read is short, and the remaining slots stay free.
-    rustix::io::pread(fd, T::bytes_of(into), SLOTS_OFFSET as u64)?;
+    rustix::io::pread(fd, T::bytes_of(into), first as u64)?;
     Ok(())
 }
 
@@ -329,7 +387,8 @@ mod tests {
         }
         let file = std::fs::File::options().write(true).open(bus.path().join("readers")).unwrap();
         // In the middle of slot 1.
-        file.set_len((offset_of_slot(1) + 4) as u64).unwrap();
+        file.set_len((offset_of_slot(to_index(header.reader_slots_offset()), 1) + 4) as u64)
+            .unwrap();
         let mut seen = Vec::new();
         publisher.scan(4, &mut seen).unwrap();
         let states: Vec<_> = seen.iter().map(|slot| slot.state).collect();

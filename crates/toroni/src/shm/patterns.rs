@@ -198,6 +198,7 @@ mod tests {
         let segment = ReadersSegment::open(&bus, &header, Protection::Write).unwrap();
         let fd = open_slots(&bus, &header, BusFile::Readers).unwrap();
         let area = segment.patterns(2);
+        let first = crate::ring::position::to_index(header.reader_slots_offset());
         let rewrite = || show(area, 1, ["new/1", "new/2"].into_iter());
         let take_over = || claim(&segment, 2, 2, &["of/another"]);
         let begin = || {
@@ -208,15 +209,15 @@ mod tests {
         for at in 0..3 {
             let read_while = |change: &dyn Fn()| {
                 claim(&segment, 2, 1, &["old/1", "old/2"]);
-                let slot = read_one::<ReaderSnapshot>(&fd, offset_of_slot(2)).unwrap();
+                let slot = read_one::<ReaderSnapshot>(&fd, offset_of_slot(first, 2)).unwrap();
                 let reads = Cell::new(0);
                 let patterns_now = || {
                     if reads.replace(reads.get() + 1) == at {
                         change();
                     }
-                    read_one::<PatternsSnapshot>(&fd, offset_of_patterns(4, 2))
+                    read_one::<PatternsSnapshot>(&fd, offset_of_patterns(first, 4, 2))
                 };
-                let slot_now = || read_one(&fd, offset_of_slot(2));
+                let slot_now = || read_one(&fd, offset_of_slot(first, 2));
                 let view = with_patterns(slot, slot_now, patterns_now).unwrap();
                 view.map(|(slot, patterns)| {
                     (slot.generation, patterns.map(|p| p.text().unwrap().0))

@@ -3,7 +3,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::directory::{BusDirectory, failed};
-use super::header::{Header, arrivals_offset};
+use super::header::{Header, arrivals_offset, wake_words_offset};
 use super::mapping::{MapOptions, MappedSlice, Mapping, Protection};
 use super::ring_file::RingFile;
 use crate::error::FileError;
@@ -13,7 +13,7 @@ use crate::ring::layout::{
 };
 use crate::ring::position::{Shape, to_index};
 use crate::settings::LockKind;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use std::io;
 
 /// `ring`, mapped read-only for subscribers and writable for publishers. The stream is mapped twice in a row, so
@@ -23,6 +23,7 @@ pub(crate) struct RingSegment {
     mapping: Mapping,
     control: MappedSlice<Control>,
     words: MappedSlice<AtomicU64>,
+    wake_words: MappedSlice<AtomicU32>,
     shape: Shape,
     file: RingFile,
 }
@@ -75,6 +76,13 @@ impl RingSegment {
     pub(crate) fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping lives as long as self.
         unsafe { self.words.slice() }
+    }
+
+    /// Returns the futex words of the readers, by slot.
+    #[inline]
+    pub(crate) fn wake_words(&self) -> &[AtomicU32] {
+        // SAFETY: the mapping lives as long as self.
+        unsafe { self.wake_words.slice() }
     }
 
     /// Returns whether the bus was removed. For slow paths.
@@ -149,10 +157,16 @@ impl RingSegment {
         let shape = Shape::new(header.settings.capacity);
         let control = mapping.mapped_slice(CONTROL_OFFSET, 1);
         let words = mapping.mapped_slice(prefix, capacity / 4);
-        let (Some(shape), Some(control), Some(words)) = (shape, control, words) else {
+        let wake_words = mapping.mapped_slice(
+            to_index(wake_words_offset(&header.settings)),
+            to_index(header.settings.max_subscribers.into()),
+        );
+        let (Some(shape), Some(control), Some(words), Some(wake_words)) =
+            (shape, control, words, wake_words)
+        else {
             unreachable!("as large as the header says, which was checked");
         };
-        Ok(Self { mapping, control, words, shape, file })
+        Ok(Self { mapping, control, words, wake_words, shape, file })
     }
 }
 

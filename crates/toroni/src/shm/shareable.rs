@@ -1,7 +1,7 @@
 //! Types that may lie in memory that other processes write.
 
 use crate::ring::layout::{
-    ArrivalEntry, Control, PendingArrival, PublisherSlot, ReaderPatterns, ReaderSlot,
+    Arming, ArrivalEntry, Control, PendingArrival, PublisherSlot, ReaderPatterns, ReaderSlot,
     ReadersControl,
 };
 use crate::sync::{AtomicU32, AtomicU64};
@@ -21,6 +21,8 @@ pub(crate) unsafe trait Shareable: Sync {}
 unsafe impl Shareable for AtomicU32 {}
 // SAFETY: an atomic integer; every bit pattern is one.
 unsafe impl Shareable for AtomicU64 {}
+// SAFETY: an array of atomic integers.
+unsafe impl Shareable for Arming {}
 // SAFETY: repr(C), of nothing but atomics and padding that is never read.
 unsafe impl Shareable for Control {}
 // SAFETY: repr(C), of nothing but atomics and padding that is never read.

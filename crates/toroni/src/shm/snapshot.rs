@@ -27,7 +27,7 @@ pub(crate) struct ReaderSnapshot {
     pub(crate) lost_messages: u64,
     pub(crate) lapses: u64,
     pub(crate) lost_on_the_way: u64,
-    pub(crate) arms: u32,
+    _unused: u32,
     pub(crate) losses: u32,
     pub(crate) name: [u64; 6],
 }
@@ -137,7 +137,7 @@ const _: () = {
     assert!(offset_of!(ReaderSnapshot, position) == offset_of!(ReaderSlot, position));
     assert!(offset_of!(ReaderSnapshot, flags) == offset_of!(ReaderSlot, flags));
     assert!(offset_of!(ReaderSnapshot, lapses) == offset_of!(ReaderSlot, lapses));
-    assert!(offset_of!(ReaderSnapshot, arms) == offset_of!(ReaderSlot, arms));
+    assert!(offset_of!(ReaderSnapshot, losses) == offset_of!(ReaderSlot, losses));
     assert!(offset_of!(ReaderSnapshot, name) == offset_of!(ReaderSlot, name));
     assert!(offset_of!(PublisherSnapshot, pid) == offset_of!(PublisherSlot, pid));
     assert!(offset_of!(PublisherSnapshot, waits) == offset_of!(PublisherSlot, waits));

@@ -13,7 +13,11 @@ use core::sync::atomic::compiler_fence;
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]
+pub(crate) use loom::sync::Mutex;
+#[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(not(loom))]
+pub(crate) use std::sync::Mutex;
 
 /// Tells the processor that this thread polls, which leaves more of the core to its sibling thread.
 #[inline]

@@ -1,7 +1,7 @@
 //! The patterns of a subscriber, with the answer for each topic id cached.
 
 use super::PatternSet;
-use super::frame::Tag;
+use super::frame::{Extensions, Tag, TopicId};
 use super::pattern::Pattern;
 use super::table::TopicCache;
 
@@ -85,6 +85,18 @@ impl Interest {
         Some(is_mine(answers, tag))
     }
 
+    /// Returns whether a message on a topic may match that is not one to descendants, whether it has an origin or not. `None`
+    /// as [`Self::fill`].
+    pub(crate) fn wants(&mut self, id: TopicId, topic_cache: &TopicCache) -> Option<bool> {
+        let tag = Tag::message(id, false, &Extensions::default());
+        let mine = match self.answer(tag) {
+            Some(mine) => mine,
+            None => self.fill(tag, topic_cache)?,
+        };
+        // One with an origin matches only if one without does.
+        Some(mine)
+    }
+
     /// Computes the answer for a message whose topic has no id. It is not cached.
     pub(crate) fn answer_inline(&self, topic: &str, tag: Tag) -> bool {
         if self.local_only && tag.has_origin() {
@@ -114,7 +126,6 @@ fn is_mine(answers: u8, tag: Tag) -> bool {
 mod tests {
     use super::*;
     use crate::sync::{AtomicU32, AtomicU64};
-    use crate::topic::frame::{Extensions, TopicId};
     use crate::topic::table::{Appended, TableMemory};
     use crate::topic::{Origin, Topic};
 

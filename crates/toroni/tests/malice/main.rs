@@ -23,7 +23,7 @@ use common::Fixture;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use toroni::{BusConfig, Policy};
 
@@ -42,15 +42,36 @@ pub(crate) mod at {
     /// The position of the first entry of the blocks index; its sequence follows, and then the next entry.
     pub(crate) const INDEX: u64 = 4096 + 1024;
     pub(crate) const SLEEPS: u64 = 128;
-    pub(crate) const ARMS: u64 = 128 + 128;
-    pub(crate) const JOINS: u64 = 128 + 3 * 128;
-    pub(crate) const SLOTS_USED: u64 = 128 + 4 * 128;
+    pub(crate) const JOINS: u64 = 128 + 2 * 128;
+    pub(crate) const SLOTS_USED: u64 = 128 + 3 * 128;
     pub(crate) const LEASES: u64 = 1 << 40;
+    /// How many topics have a row.
+    const ROWS: u64 = 4096;
 
-    /// Returns the offset of a slot. Generation, state, position and, in `readers`, flags and arms
+    /// Returns the offset in `readers` of the two counts of a slot: how often its futex was armed, and its descriptor.
+    pub(crate) const fn arming(number: u64) -> u64 {
+        4096 + number * 8
+    }
+    /// Returns the offset of the row of a topic, in a file of at most 64 slots.
+    pub(crate) const fn row(slots: u64, topic: u64) -> u64 {
+        arming(slots) + topic * 8
+    }
+    /// Returns the offset of the first slot of a subscriber.
+    pub(crate) const fn slots(slots: u64) -> u64 {
+        (arming(slots) + ROWS * slots.div_ceil(64) * 8).next_multiple_of(4096)
+    }
+    /// Returns the offset of the slot of a subscriber, in a file of at most 64. Generation, state, position and flags
     /// follow at the offsets below.
     pub(crate) const fn slot(number: u64) -> u64 {
+        slots(64) + number * 128
+    }
+    /// Returns the offset of the slot of a publisher.
+    pub(crate) const fn publisher_slot(number: u64) -> u64 {
         4096 + number * 128
+    }
+    /// Returns the offset in `ring` of the futex word of a slot, if the table of arrivals has this many entries.
+    pub(crate) const fn wake_word(arrivals: u64, slot: u64) -> u64 {
+        2 * 4096 + 4096 + 64 + arrivals * 64 + slot * 4
     }
     /// Returns the offset of a slot's patterns, which follow the four slots. Their text is at
     /// `TEXT`.
@@ -61,7 +82,6 @@ pub(crate) mod at {
     pub(crate) const STATE: u64 = 4;
     pub(crate) const POSITION: u64 = 8;
     pub(crate) const FLAGS: u64 = 20;
-    pub(crate) const SLOT_ARMS: u64 = 64;
 }
 
 /// A small bus.
@@ -150,6 +170,13 @@ pub(crate) struct Mapped {
 }
 
 impl Mapped {
+    pub(crate) fn word(&self, offset: u64) -> &AtomicU32 {
+        let offset = usize::try_from(offset).unwrap();
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.bytes);
+        // SAFETY: the word is in the mapping, aligned, and as long mapped as this is borrowed.
+        unsafe { AtomicU32::from_ptr((self.address + offset) as *mut u32) }
+    }
+
     pub(crate) fn put(&self, offset: u64, value: u64) {
         let offset = usize::try_from(offset).unwrap();
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes);

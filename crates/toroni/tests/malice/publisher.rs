@@ -168,7 +168,7 @@ fn a_lock_that_is_never_released_is_an_error_for_calls_with_a_limit() {
     let ring = Raw::open(&fixture, "ring");
     let publishers = Raw::open(&fixture, "publishers");
     let word_of = |slot: u64| {
-        let generation = publishers.get(at::slot(slot)) & 0x3_FFFF;
+        let generation = publishers.get(at::publisher_slot(slot)) & 0x3_FFFF;
         u32::try_from((slot + 1) << 18 | generation).unwrap()
     };
     ring.put_u32(at::LOCK, word_of(1));

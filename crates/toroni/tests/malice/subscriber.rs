@@ -6,7 +6,7 @@ use crate::{CAPACITY, LONG, Raw, at, config, in_time, is_alone, under};
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use toroni::{Limit, NotifyKind, Policy, PublishError, Publisher, SubscriberError};
+use toroni::{Limit, NotifyKind, Policy, PublishError, Publisher, SubscriberError, WaitStrategy};
 
 const MS: Duration = Duration::from_millis(1);
 const ACTIVE: u32 = 1;
@@ -22,7 +22,7 @@ fn be_as_slow_as_allowed(readers: &Raw, ring: &Raw) {
     readers.put_u32(slot + at::FLAGS, GATES);
     readers.put_u32(slot + at::STATE, ACTIVE);
     readers.put_u32(at::SLOTS_USED, u32::MAX);
-    for counter in [at::JOINS, at::SLEEPS, at::ARMS, slot + at::SLOT_ARMS] {
+    for counter in [at::JOINS, at::SLEEPS, at::arming(0), at::arming(3)] {
         readers.put(counter, readers.get(counter).wrapping_add(1));
     }
 }
@@ -97,14 +97,15 @@ fn attack_all_slots(generation: impl Fn(u64, u64) -> u64 + Sync, prepare: impl F
         }
         let (readers, ring) = (Raw::open(&fixture, "readers"), Raw::open(&fixture, "ring"));
         prepare(&readers);
-        let memory = readers.map(4096 + 128 * SLOTS as usize);
+        let first = at::slots(SLOTS.into());
+        let memory = readers.map(usize::try_from(first).unwrap() + 128 * SLOTS as usize);
         let turn = AtomicU64::new(0);
         let active = u64::from(ACTIVE);
         let attack = || {
             let turn = turn.fetch_add(1, Ordering::Relaxed);
             let oldest = ring.get(at::RESERVED).saturating_sub(CAPACITY);
             for number in 0..u64::from(SLOTS) {
-                let slot = at::slot(number);
+                let slot = first + 128 * number;
                 memory.put(slot + at::POSITION, oldest);
                 memory.put(slot + at::POSITION + 8, u64::from(GATES) << 32);
                 memory.put(slot, active << 32 | generation(turn, number) & 0xFFFF_FFFF);
@@ -284,13 +285,13 @@ fn a_publisher_opens_a_descriptor_for_each_slot_at_the_most() {
         .collect();
     let ask = |count: u64| {
         readers.put_u32(at::SLOTS_USED, u32::MAX);
-        for slot in (0..32).map(at::slot) {
+        for (number, slot) in (0..32).map(|number| (number, at::slot(number))) {
             readers.put_u32(slot, 7);
             readers.put_u32(slot + at::STATE, ACTIVE);
             readers.put_u32(slot + at::FLAGS, HAS_SOCKET);
-            readers.put(slot + at::SLOT_ARMS, count);
+            readers.put(at::arming(number), count << 32);
         }
-        readers.put(at::ARMS, count);
+        readers.put(at::SLEEPS, count);
     };
     let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let before = open();
@@ -333,6 +334,75 @@ fn a_flood_of_datagrams_delays_no_subscriber() {
             assert!(received.is_ok());
         }
     });
+}
+
+/// The attacker says of another subscriber that it wants nothing. Publishers do not wake it; it finds its messages by itself.
+#[test]
+fn bits_of_another_subscriber_delay_its_messages_only() {
+    let fixture = Fixture::new();
+    let bus = config(&fixture, Policy::default()).open("b").unwrap();
+    let publisher = bus.publisher("a").unwrap();
+    let builder = bus.subscriber().pattern("a").wait(WaitStrategy::Block);
+    let mut subscriber = builder.build().unwrap();
+    let readers = Raw::open(&fixture, "readers");
+    let deafen = || (0..4).for_each(|topic| readers.put(at::row(4, topic), u64::MAX));
+    under(deafen, || {
+        for _ in 0..20 {
+            std::thread::scope(|scope| {
+                let sleeper = scope
+                    .spawn(|| subscriber.receive_timeout(LONG).unwrap().expect("one").sequence());
+                std::thread::sleep(MS);
+                let sequence = publisher.publish(b"x").unwrap();
+                assert_eq!(sleeper.join().unwrap(), sequence);
+            });
+        }
+    });
+}
+
+/// Any number of threads may wait on the word of a slot, which subscribers can read. A publish wakes one of them at most, so
+/// it takes no longer with them.
+#[test]
+fn threads_that_wait_on_the_words_are_not_all_woken() {
+    const THREADS: u32 = 300;
+    const ARRIVALS: u32 = 16;
+    const FUTEX_WAIT: i32 = 0;
+    let fixture = Fixture::new();
+    let bus = config(&fixture, Policy::default()).max_arrivals(ARRIVALS).open("b").unwrap();
+    let publisher = bus.publisher("a").unwrap();
+    let (readers, ring) = (Raw::open(&fixture, "readers"), Raw::open(&fixture, "ring"));
+    let bytes = usize::try_from(ring.get(at::DATA_OFFSET)).unwrap();
+    let ring = ring.map(bytes);
+    let word = ring.word(at::wake_word(ARRIVALS.into(), 3));
+    let (asleep, woken) = (AtomicU64::new(0), AtomicU64::new(0));
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let wait = || {
+        asleep.fetch_add(1, Ordering::Relaxed);
+        let limit = libc::timespec { tv_sec: 1, tv_nsec: 0 };
+        while !over.load(Ordering::Relaxed) {
+            let value = word.load(Ordering::Relaxed);
+            // SAFETY: the word is mapped as long as the test runs, and the time outlives the call.
+            let answer = unsafe {
+                libc::syscall(libc::SYS_futex, word.as_ptr(), FUTEX_WAIT, value, &raw const limit)
+            };
+            woken.fetch_add(u64::from(answer == 0), Ordering::Relaxed);
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..THREADS).for_each(|_| _ = scope.spawn(wait));
+        while asleep.load(Ordering::Relaxed) < THREADS.into() {
+            std::thread::sleep(MS);
+        }
+        readers.put_u32(at::SLOTS_USED, 4);
+        for count in 1..=20 {
+            readers.put_u32(at::arming(3), count);
+            readers.put(at::SLEEPS, count.into());
+            in_time("publishing", || publisher.publish(b"x").unwrap());
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    let wakes = bus.stats().unwrap().publishers.unwrap()[0].wakes;
+    assert_eq!(wakes, 20, "the attack has no effect");
+    assert!(woken.load(Ordering::Relaxed) <= 20, "{woken:?}");
 }
 
 /// The file's memory is freed while it is mapped. Reads return 0.

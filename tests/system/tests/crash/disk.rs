@@ -94,7 +94,10 @@ fn on_a_disk_a_publisher_dies_at_work_and_all_others_are_gone() {
     let _watchdog = Watchdog::start("crash", Duration::from_secs(900));
     let mut random = Random::from_environment();
     // There is no subscriber to wake.
-    let at_work = |point| victim_of(point) == Victim::Publisher && point != CrashPoint::MidWake;
+    let at_work = |point| {
+        victim_of(point) == Victim::Publisher
+            && !matches!(point, CrashPoint::MidRound | CrashPoint::MidWake)
+    };
     for point in points(at_work) {
         for n in [1, 2, random.between(3, 12)] {
             let Some(mut disk) = Disk::new() else { return };

@@ -33,7 +33,8 @@ pub(crate) fn inlet(case: &Case, losses: u64, stalls: &mut Stalls) {
     }
     let seed = format!("seed={}", case.seed ^ 1);
     let topics = if case.point == P::TopicAppend { "topics=many" } else { "topics=few" };
-    let pause = if case.point == P::MidWake { "pause_us=300" } else { "pause_us=0" };
+    let pause =
+        if matches!(case.point, P::MidRound | P::MidWake) { "pause_us=300" } else { "pause_us=0" };
     let losses = format!("losses={losses}");
     let options = [LONGEST, "phase=ignored", pause, topics, &losses, &seed];
     if waits {

@@ -54,6 +54,7 @@ pub(crate) fn victim_of(point: CrashPoint) -> Victim {
         | P::BetweenSequenceAndTail
         | P::BeforeUnlock
         | P::BeforeWake
+        | P::MidRound
         | P::MidWake
         | P::TopicAppend
         | P::MidBurst => Victim::Publisher,
@@ -87,6 +88,7 @@ pub(crate) fn victim_of(point: CrashPoint) -> Victim {
         P::ReaderMidCopy
         | P::ReaderHasRun
         | P::ReaderMidPosition
+        | P::MidColumn
         | P::ReaderMidArm
         | P::ReaderBeforeSleep
         | P::ReaderAwake => Victim::Subscriber,
@@ -135,8 +137,8 @@ fn is_passed(point: CrashPoint, lock: LockKind, policy: Policy) -> bool {
 /// How often the victim gets to the point.
 fn times(point: CrashPoint, random: &mut Random) -> [u64; 3] {
     match victim_of(point) {
-        // Its interval begins once.
-        _ if point == CrashPoint::MidBudget => [1, 1, 1],
+        // Its interval begins once, and a subscriber looks at a new topic once.
+        _ if matches!(point, CrashPoint::MidBudget | CrashPoint::MidColumn) => [1, 1, 1],
         // Each stream gets its entry once.
         _ if point == CrashPoint::MidArrival => [1, 2, random.between(3, STREAMS)],
         // There are fewer slots.

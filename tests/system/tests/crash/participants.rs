@@ -25,7 +25,8 @@ pub(crate) fn publisher(case: &Case, stalls: &mut Stalls) {
     let (kind_option, seed) = (format!("kind={kind}"), format!("seed={}", case.seed ^ 1));
     // It does not look at the phase: it is not paused with the others.
     // Only whom it does not keep awake it has to wake.
-    let is_gentle = case.point == P::MidWake || case.engine.is_some() && case.n == 2;
+    let is_gentle =
+        matches!(case.point, P::MidRound | P::MidWake) || case.engine.is_some() && case.n == 2;
     let pause = if is_gentle { "pause_us=300" } else { "pause_us=0" };
     let exclusive = case.exclusive_option();
     let options = [&kind_option, LONGEST, "phase=ignored", pause, &seed, exclusive];
@@ -75,7 +76,7 @@ fn committed(case: &Case, kind: &str, told: u64) -> std::ops::RangeInclusive<u64
         // In the middle of a burst some are committed. Waiting for space, a publisher unlocks and wakes
         // before it has committed anything.
         _ if kind == "burst" => told..=told + group,
-        P::BeforeUnlock | P::BeforeWake | P::MidWake => told..=told + group,
+        P::BeforeUnlock | P::BeforeWake | P::MidRound | P::MidWake => told..=told + group,
         P::AfterCommit | P::BetweenSequenceAndTail => told + group..=told + group,
         _ => told..=told,
     }

@@ -17,7 +17,7 @@ use toroni_proactor::{
 
 /// What it is woken by.
 pub(super) enum Waits {
-    /// The futex of the bus.
+    /// The futex word of the subscriber's slot.
     Word,
     /// The subscriber's descriptor, of which this is a duplicate.
     Descriptor(Watch),
@@ -136,7 +136,6 @@ pub(super) fn is_long(in_vain: u32) -> bool {
 }
 
 fn word_of(subscriber: &Subscriber) -> HeldWord<Subscribing> {
-    HeldWord::new(Arc::clone(&subscriber.claim.subscribing), |subscribing| {
-        subscribing.eventcount().wake
-    })
+    let claim = &subscriber.claim;
+    HeldWord::new(Arc::clone(&claim.subscribing), claim.number(), Subscribing::wake_word)
 }

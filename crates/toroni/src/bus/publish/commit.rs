@@ -19,6 +19,9 @@ pub(super) trait Commit {
     /// Returns how many bytes of the stream it takes.
     fn bytes(&self) -> u64;
 
+    /// Returns the tag of its records.
+    fn tag(&self) -> u32;
+
     /// Writes and commits, under the writer lock. `end` says what is to be done if the caller's function panics.
     fn write(
         self,
@@ -38,6 +41,11 @@ impl Commit for Record<'_> {
     }
 
     #[inline(always)]
+    fn tag(&self) -> u32 {
+        self.tag
+    }
+
+    #[inline(always)]
     fn write(
         self,
         appender: &mut Appender<'_>,
@@ -50,9 +58,10 @@ impl Commit for Record<'_> {
     }
 }
 
-/// Records that become visible together.
+/// Records of one topic that become visible together.
 pub(super) struct Batch<I> {
     pub(super) records: I,
+    pub(super) tag: u32,
     pub(super) count: u64,
     /// The sum of the records' bytes.
     pub(super) bytes: u64,
@@ -70,6 +79,11 @@ impl<'r, I: Iterator<Item = Record<'r>>> Commit for Batch<I> {
     #[inline(always)]
     fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    #[inline(always)]
+    fn tag(&self) -> u32 {
+        self.tag
     }
 
     #[inline(always)]
@@ -104,6 +118,11 @@ impl<R, F: FnOnce(&[AtomicU64]) -> R> Commit for Filled<'_, F> {
     #[inline(always)]
     fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    #[inline(always)]
+    fn tag(&self) -> u32 {
+        self.tag
     }
 
     #[inline(always)]

@@ -11,10 +11,12 @@ use super::publisher::{encode, stream_bytes};
 use super::publishing::{Publishing, WakeOnDrop};
 use super::terms::{Limit, Terms, at_most};
 use super::topics::TableShare;
+use super::wake::audience_of;
 use crate::bus::views::arrivals_of;
 use crate::bus::{Bus, clock};
 use crate::error::{BurstError, PublishError, PublisherError};
 use crate::hook::{self, CrashPoint, mutant};
+use crate::notify::Audience;
 use crate::ring::arrivals::{Arrival, Arrivals, Bringing, Reach, Refused, Room, StreamKey};
 use crate::ring::layout::ALIGNMENT;
 use crate::ring::position::to_index;
@@ -492,14 +494,14 @@ struct Call<'a> {
     /// The end of the stream up to which the participant has counted.
     counted: (u64, u64),
     /// Dropped after the unlock.
-    _wake: WakeOnDrop<'a>,
+    wake: WakeOnDrop<'a>,
 }
 
 impl<'a> Call<'a> {
     fn begin(inlet: &'a Inlet, terms: &'a Terms) -> Result<Self, PublishError> {
         let participant = &inlet.publishing.participant;
         participant.check_fork()?;
-        let wake = WakeOnDrop::new(&inlet.publishing, terms.keeps_lock);
+        let wake = WakeOnDrop::new(&inlet.publishing, terms.keeps_lock, Audience::None);
         let held = participant.hold(terms)?;
         if mutant("note_settled_late") {
             arrivals_of(&participant.ring).settle(held.appender.tail())?;
@@ -511,7 +513,7 @@ impl<'a> Call<'a> {
             now_ns: clock::realtime_ns(),
             counted: held.end(),
             held: Some(held),
-            _wake: wake,
+            wake,
         })
     }
 
@@ -727,6 +729,7 @@ impl<'a> Call<'a> {
         if let Some((arrival, reach)) = arrival {
             table.finish(arrival, reach);
         }
+        self.wake.audience = self.wake.audience.and(audience_of(tag));
         Ok(true)
     }
 

@@ -219,7 +219,7 @@ impl Participant {
     /// Removes the mark of a former exclusive publisher. The caller has the lock and has not committed yet.
     #[cold]
     fn remove_mark(&self) {
-        notify::remove_mark(&self.ring.control().wake.0.asymmetric);
+        notify::remove_mark(&self.ring.control().asymmetric.0);
     }
 
     /// Gives back the lock that [`Self::keep_lock`] has kept.

@@ -278,7 +278,7 @@ impl Publisher {
         }
         let records = payloads.iter().map(|payload| Record { tag, extensions, payload });
         let count = payloads.len() as u64;
-        self.publishing.publish(Batch { records, count, bytes }, terms)
+        self.publishing.publish(Batch { records, tag, count, bytes }, terms)
     }
 
     /// Publishes messages one by one; each is visible at once. The call takes the writer lock once for all

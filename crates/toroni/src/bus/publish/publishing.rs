@@ -18,9 +18,10 @@ use super::commit::Commit;
 use super::participant::{CallEnd, Held, Participant};
 use super::terms::Terms;
 use super::topics::{TableShare, Topics};
-use super::wake::Wake;
+use super::wake::{Wake, audience_of};
 use crate::error::{PublishError, PublisherError};
 use crate::hook::{self, CrashPoint};
+use crate::notify::Audience;
 use crate::ring::slots::Identity;
 use crate::ring::writer::{Appender, Record};
 use crate::settings::{LockKind, Policy};
@@ -43,19 +44,22 @@ pub(in crate::bus) struct Publishing {
 pub(super) struct WakeOnDrop<'a> {
     publishing: &'a Publishing,
     keeps_lock: bool,
+    /// Whom the records are for that were written.
+    pub(super) audience: Audience,
 }
 
 impl<'a> WakeOnDrop<'a> {
     #[inline]
-    pub(super) fn new(publishing: &'a Publishing, keeps_lock: bool) -> Self {
-        Self { publishing, keeps_lock }
+    pub(super) fn new(publishing: &'a Publishing, keeps_lock: bool, audience: Audience) -> Self {
+        Self { publishing, keeps_lock, audience }
     }
 }
 
 impl Drop for WakeOnDrop<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.publishing.wake.sleepers(&self.publishing.participant, self.keeps_lock);
+        let audience = || self.audience;
+        self.publishing.wake.sleepers(&self.publishing.participant, self.keeps_lock, audience);
     }
 }
 
@@ -133,11 +137,11 @@ impl Publishing {
         end: CallEnd,
         commit: C,
     ) -> Result<C::Result, PublishError> {
-        let (messages, bytes) = (commit.messages(), commit.bytes());
+        let (messages, bytes, tag) = (commit.messages(), commit.bytes(), commit.tag());
         let result = commit.write(&mut appender, &self.participant, end)?;
         self.participant.count(messages, bytes);
         self.participant.end_call(end);
-        self.wake.sleepers(&self.participant, end.keeps_lock);
+        self.wake.sleepers(&self.participant, end.keeps_lock, move || audience_of(tag));
         Ok(result)
     }
 
@@ -155,7 +159,7 @@ impl Publishing {
         participant.check_fork().map_err(|error| (0, error))?;
         // Dropped after the unlock, also on an error: what is committed by then must not wait for the next
         // message.
-        let _wake = WakeOnDrop::new(self, terms.keeps_lock);
+        let _wake = WakeOnDrop::new(self, terms.keeps_lock, audience_of(tag));
         let mut held = participant.hold(terms).map_err(|error| (0, error))?;
         let mut counted = held.end();
         let mut published = 0;

@@ -18,6 +18,5 @@ pub(super) fn views(slots: &[ReaderSnapshot]) -> impl Iterator<Item = SlotView> 
         state: slot.state,
         flags: slot.flags,
         position: slot.position,
-        arms: slot.arms,
     })
 }

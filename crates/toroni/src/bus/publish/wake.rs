@@ -1,12 +1,14 @@
 //! Who wakes a sleeper: the publisher, after each publish.
 //!
-//! 1. A subscriber that finds nothing arms the bus's eventcount (it raises a counter), checks the ring once
-//!    more, and sleeps (`subscribe/waiting.rs`).
-//! 2. A publisher commits, unlocks, fences, and compares the counters with those that it notified last
-//!    ([`Wakers::is_any_new`]). If they are equal, no subscriber went to sleep since, and it makes no system call.
+//! 1. A subscriber that finds nothing says of which topics it wants nothing, arms the bus's eventcount (it raises two
+//!    counters), checks the ring once more, and sleeps (`subscribe/waiting.rs`).
+//! 2. A publisher commits, unlocks, fences, and compares the common counter with the one that it has noted
+//!    ([`Wakers::may_be_any`]). If they are equal, and it remembers no sleeper, it makes no system call.
 //!    An exclusive publisher leaves out the fence while no subscriber sleeps (`notify/adaptive_fence.rs`).
-//! 3. If they differ, it wakes: all that sleep at the futex with one call, and each armed descriptor with a
-//!    datagram. Then it remembers the counters.
+//! 3. Otherwise it looks who has armed since, and wakes those that sleep and want what was published: each at its futex, or
+//!    with a datagram. It remembers the others.
+//! 4. A publisher that crosses a quarter of the ring wakes all that it remembers: a subscriber that wants nothing of what is
+//!    published would otherwise fall behind, and publishers would wait for it.
 //!
 //! `notify/eventcount.rs` says why no wake-up is lost. If a publisher dies between its commit and its wake, a
 //! blocking call finds the message by itself after 50 ms
@@ -22,12 +24,13 @@ use super::reader_slots::views;
 use crate::bus::views::eventcount_of;
 use crate::error::FileError;
 use crate::hook::{self, CrashPoint};
-use crate::notify::{ArmedSlot, DatagramWaker, EventCount, MulticastWaker, Sleepers, Wakers};
+use crate::notify::{ArmedSlot, Audience, DatagramWaker, MulticastWaker, Sleepers, Wakers};
 use crate::ring::layout::{READER_HAS_SOCKET, READER_NEEDS_FENCE, SLOT_ACTIVE};
 use crate::settings::LockKind;
 use crate::shm::directory::BusDirectory;
 use crate::shm::header::Header;
 use crate::sync::{Ordering, fence_after_unlock, full_fence};
+use crate::topic::frame::{Tag, TopicId};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::PoisonError;
@@ -38,38 +41,54 @@ pub(super) struct Wake {
     lock: LockKind,
 }
 
+/// Whom the record with a tag is for.
+pub(super) fn audience_of(tag: u32) -> Audience {
+    let tag = Tag::from_raw(tag);
+    if tag.is_loss() || tag.is_to_descendants() || tag.topic() == TopicId::INLINE {
+        return Audience::All;
+    }
+    u32::try_from(tag.topic().index()).map_or(Audience::All, Audience::of)
+}
+
 impl Wake {
     pub(super) fn open(directory: &BusDirectory, header: &Header) -> Result<Self, FileError> {
         let failed =
             |action, source| FileError::Os { action, path: directory.path().to_owned(), source };
         let settings = &header.settings;
+        let slots = settings.max_subscribers;
         let wakers = match settings.notify.multicast_group(&header.bus_id) {
-            Some(group) => Wakers::with_multicast(
-                MulticastWaker::connect(group)
-                    .map_err(|error| failed("reach the multicast group of", error))?,
-            ),
+            Some(group) => {
+                let waker = MulticastWaker::connect(group)
+                    .map_err(|error| failed("reach the multicast group of", error))?;
+                Wakers::with_multicast(waker, slots)
+            }
             None => {
                 let sockets = directory.open_sockets()?;
-                let waker = DatagramWaker::new(sockets.as_fd(), settings.max_subscribers)
+                let waker = DatagramWaker::new(sockets.as_fd(), slots)
                     .map_err(|error| failed("open the sockets of", error))?;
-                Wakers::with_datagrams(waker)
+                Wakers::with_datagrams(waker, slots)
             }
         };
         Ok(Self { wakers, lock: settings.lock })
     }
 
-    /// Wakes the subscribers that sleep. Call it after the unlock, or after the commit if the publisher keeps the
-    /// lock.
+    /// Wakes the subscribers that sleep and want what was published. Call it after the unlock, or after the commit if the
+    /// publisher keeps the lock.
     #[inline]
-    pub(super) fn sleepers(&self, participant: &Participant, keeps_lock: bool) {
+    pub(super) fn sleepers(
+        &self,
+        participant: &Participant,
+        keeps_lock: bool,
+        audience: impl Fn() -> Audience,
+    ) {
         hook::point(CrashPoint::BeforeWake);
         if hook::is_dead() {
             return;
         }
-        let sleepers = SleepersOf { wake: self, participant };
+        let sleepers = SleepersOf { wake: self, participant, audience };
         if keeps_lock {
             // SLEEP
-            participant.adaptive_fence.look(sleepers.eventcount().asymmetric, &sleepers);
+            participant.adaptive_fence.look(&participant.ring.control().asymmetric.0, &sleepers);
             return;
         }
         // SLEEP
@@ -86,37 +105,56 @@ impl Wake {
     /// look is fenced.
     #[cold]
     pub(super) fn sleepers_with_fence(&self, participant: &Participant) {
-        let sleepers = SleepersOf { wake: self, participant };
-        participant.adaptive_fence.stop(sleepers.eventcount().asymmetric, &sleepers);
+        let sleepers = SleepersOf { wake: self, participant, audience: || Audience::All };
+        participant.adaptive_fence.stop(&participant.ring.control().asymmetric.0, &sleepers);
+    }
+
+    /// Makes the next look wake all that sleep, also those that want nothing of what is published.
+    pub(super) fn all_next(&self) {
+        self.wakers.wake_all_next();
     }
 }
 
 /// The subscribers, as a publisher sees them.
-struct SleepersOf<'a> {
+struct SleepersOf<'a, A> {
     wake: &'a Wake,
     participant: &'a Participant,
+    audience: A,
 }
 
-impl<'a> SleepersOf<'a> {
-    #[inline(always)]
-    fn eventcount(&self) -> EventCount<'a> {
-        eventcount_of(&self.participant.ring, &self.participant.readers)
+impl<A: Fn() -> Audience> SleepersOf<'_, A> {
+    fn wake_those(&self, audience: Audience) {
+        let participant = self.participant;
+        let armed = |armed: &mut Vec<ArmedSlot>| list_armed(participant, armed);
+        let eventcount = eventcount_of(&participant.ring, &participant.readers);
+        let sent = self.wake.wakers.wake(eventcount, audience, armed);
+        if sent > 0 {
+            participant.count_wakes(sent as u64);
+        }
+    }
+
+    #[cold]
+    fn concerns_any(&self) -> bool {
+        let eventcount = eventcount_of(&self.participant.ring, &self.participant.readers);
+        self.wake.wakers.concerns(eventcount, (self.audience)())
     }
 }
 
-impl Sleepers for SleepersOf<'_> {
+impl<A: Fn() -> Audience> Sleepers for SleepersOf<'_, A> {
     #[inline(always)]
     fn is_any_new(&self) -> bool {
-        self.wake.wakers.is_any_new(self.eventcount())
+        self.wake.wakers.may_be_any(&self.participant.readers.control().sleeps.0)
+            && self.concerns_any()
     }
 
     #[cold]
     fn wake(&self) {
-        let armed = |armed: &mut Vec<ArmedSlot>| list_armed(self.participant, armed);
-        let sent = self.wake.wakers.wake(self.eventcount(), armed);
-        if sent > 0 {
-            self.participant.count_wakes(sent as u64);
-        }
+        self.wake_those((self.audience)());
+    }
+
+    #[cold]
+    fn wake_all(&self) {
+        self.wake_those(Audience::All);
     }
 
     fn is_any_refused(&self) -> bool {
@@ -147,11 +185,7 @@ fn list_armed(participant: &Participant, armed: &mut Vec<ArmedSlot>) -> io::Resu
     armed.extend(
         views(&readers.slots)
             .filter(|view| view.state == SLOT_ACTIVE && view.flags & READER_HAS_SOCKET != 0)
-            .map(|view| ArmedSlot {
-                slot: view.number,
-                generation: view.generation,
-                arms: view.arms,
-            }),
+            .map(|view| ArmedSlot { slot: view.number, generation: view.generation }),
     );
     Ok(())
 }

@@ -3,11 +3,12 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::descriptor::Descriptor;
-use crate::bus::views::eventcount_of;
+use crate::bus::views::rows_of;
 use crate::error::{FileError, SubscriberError};
-use crate::hook::{self, CrashPoint};
-use crate::notify::{ArmingSlot, DatagramWaiter, EventCount, MulticastWaiter};
+use crate::hook::{self, CrashPoint, mutant};
+use crate::notify::{ArmingSlot, DatagramWaiter, MulticastWaiter};
 use crate::ring::layout::{READER_GATES, READER_HAS_SOCKET, READER_NEEDS_FENCE, ReaderSlot};
+use crate::ring::position::to_index;
 use crate::ring::slots::{self, Identity};
 use crate::shm::directory::{BusDirectory, BusFile};
 use crate::shm::lease::{Lease, LeaseTester};
@@ -15,7 +16,7 @@ use crate::shm::mapping::{MapOptions, Protection};
 use crate::shm::participants::ReadersSegment;
 use crate::shm::patterns;
 use crate::shm::segment::RingSegment;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU32, Ordering};
 use crate::topic::{Pattern, PatternSet};
 use rustix::fs::Mode;
 use std::io;
@@ -71,9 +72,9 @@ impl Subscribing {
         FileError::Os { action, path: self.directory.path().to_owned(), source }
     }
 
-    /// Returns the counters by which subscribers and publishers find each other.
-    pub(in crate::bus) fn eventcount(&self) -> EventCount<'_> {
-        eventcount_of(&self.ring, &self.readers)
+    /// Returns the futex word of a slot.
+    pub(in crate::bus) fn wake_word(&self, slot: u32) -> &AtomicU32 {
+        &self.ring.wake_words()[to_index(slot.into())]
     }
 
     /// Takes a free slot, or that of a dead subscriber.
@@ -85,6 +86,11 @@ impl Subscribing {
         let lease = Lease::claim_any(&self.directory, BusFile::Readers, limit, &self.leases)?
             .ok_or(SubscriberError::TooManySubscribers { limit })?;
         let generation = slots::claim(self.readers.slot(lease.slot()), identity);
+        // What the last owner of the slot did not want, this one may.
+        let rows = rows_of(&self.readers);
+        if !mutant("column_of_the_last_owner") {
+            (0..rows.topics()).for_each(|topic| rows.set(topic, lease.slot(), false));
+        }
         Ok(ReaderClaim { subscribing: self.clone(), lease, generation })
     }
 }
@@ -111,8 +117,15 @@ impl ReaderClaim {
 
     /// Returns the words of the slot that arming a wait changes.
     pub(in crate::bus) fn arming_slot(&self) -> ArmingSlot<'_> {
-        let slot = self.slot();
-        ArmingSlot { arms: &slot.arms, flags: &slot.flags, needs_fence: READER_NEEDS_FENCE }
+        let Subscribing { ring, readers, .. } = &*self.subscribing;
+        ArmingSlot {
+            word: self.subscribing.wake_word(self.number()),
+            asymmetric: &ring.control().asymmetric.0,
+            sleeps: &readers.control().sleeps.0,
+            arming: readers.arming_of(self.number()),
+            flags: &self.slot().flags,
+            needs_fence: READER_NEEDS_FENCE,
+        }
     }
 
     /// Returns whether the slot is still this subscriber's. If its lease is lost (code that closes all

@@ -1,6 +1,6 @@
 //! The descriptor of a subscriber for event loops: the socket of its slot, or the bus's multicast waiter.
 
-use crate::notify::{ArmingSlot, DatagramWaiter, EventCount, MulticastWaiter, Waiter};
+use crate::notify::{ArmingSlot, DatagramWaiter, MulticastWaiter, Waiter};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -43,15 +43,15 @@ impl Descriptor {
 }
 
 impl Waiter for Descriptor {
-    fn arm(&mut self, eventcount: EventCount<'_>, slot: ArmingSlot<'_>) {
+    fn arm(&mut self, slot: ArmingSlot<'_>) {
         match self {
-            Self::Datagram(waiter) => waiter.arm(eventcount, slot),
-            Self::Multicast(waiter) => waiter.arm(eventcount, slot),
+            Self::Datagram(waiter) => waiter.arm(slot),
+            Self::Multicast(waiter) => waiter.arm(slot),
         }
     }
 
-    fn wait(&self, eventcount: EventCount<'_>, timeout: Option<Duration>) -> io::Result<()> {
-        self.waiter().wait(eventcount, timeout)
+    fn wait(&self, slot: ArmingSlot<'_>, timeout: Option<Duration>) -> io::Result<()> {
+        self.waiter().wait(slot, timeout)
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

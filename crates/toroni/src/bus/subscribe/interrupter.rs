@@ -43,6 +43,8 @@ use std::sync::Arc;
 pub struct Interrupter {
     request: Arc<Request>,
     subscribing: Arc<Subscribing>,
+    /// The slot of the subscriber.
+    slot: u32,
     /// If the subscriber sleeps on its descriptor: a socket that sends to it.
     sender: Option<Arc<OwnedFd>>,
 }
@@ -64,9 +66,10 @@ impl Interrupter {
     pub(super) fn new(
         request: Arc<Request>,
         subscribing: Arc<Subscribing>,
+        slot: u32,
         sender: Option<OwnedFd>,
     ) -> Self {
-        Self { request, subscribing, sender: sender.map(Arc::new) }
+        Self { request, subscribing, slot, sender: sender.map(Arc::new) }
     }
 
     /// Ends the blocking call that the subscriber is in: the call returns
@@ -78,8 +81,7 @@ impl Interrupter {
     /// before this one and begins to sleep just after it. Then it ends with its next check, 250 ms later
     /// at the most.
     ///
-    /// It is async-signal-safe: a store and a system call. It also wakes the other sleeping subscribers of
-    /// the bus, which check and sleep again.
+    /// It is async-signal-safe: a store and a system call.
     pub fn interrupt(&self) {
         self.request.0.store(1, Ordering::Relaxed);
         match &self.sender {
@@ -88,7 +90,7 @@ impl Interrupter {
                 let _ = send(sender, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
             }
             // The word belongs to the publishers and is not changed: hence the interleaving above.
-            None => futex::wake_all(self.subscribing.eventcount().wake),
+            None => futex::wake_all(self.subscribing.wake_word(self.slot)),
         }
     }
 }

@@ -17,6 +17,7 @@
 pub(super) mod backoff;
 mod builder;
 mod claim;
+mod column;
 mod decision;
 mod descriptor;
 mod hold;

@@ -14,6 +14,7 @@ use crate::sync::Ordering;
 use crate::topic::Lost;
 use crate::topic::frame::{FrameError, MAX_EXTENSIONS_BYTES, Tag, TopicId, decode};
 use crate::topic::interest::Interest;
+use crate::topic::table::TableError;
 use std::hint::black_box;
 
 /// The reading end of a subscriber. The ring is handed in with each call.
@@ -77,6 +78,23 @@ impl Reading {
         self.received.topic_cache.reserve();
         self.received.read_ahead.reserve();
         black_box(self.is_drained(segment));
+    }
+
+    /// Learns the names of the topics that are new.
+    pub(super) fn sync_topics(&mut self, segment: &RingSegment) -> Result<(), TableError> {
+        self.received.topic_cache.sync(table_of(segment))
+    }
+
+    /// Returns how many topics it knows.
+    pub(super) fn topics(&self) -> u32 {
+        self.received.topic_cache.count()
+    }
+
+    /// Returns whether a message on the topic of this number may be for this subscriber, unless it is one to descendants. A
+    /// topic that is not known may be.
+    pub(super) fn wants(&mut self, topic: usize) -> bool {
+        let id = u32::try_from(topic).ok().and_then(TopicId::new);
+        id.and_then(|id| self.interest.wants(id, &self.received.topic_cache)).unwrap_or(true)
     }
 
     /// Hands out the next message of the read-ahead that is for this subscriber. Returns false if the

@@ -57,18 +57,31 @@ impl Subscriber {
             match self.reading.next_of_read_ahead(&self.claim.subscribing.ring) {
                 Ok(true) => {
                     self.progress.counts.add_received(1);
+                    self.found();
                     return Ok(true);
                 }
                 Ok(false) => {}
                 Err(halted) => return Err(self.halted(halted)),
             }
             if let Some(found) = self.refill(body)? {
+                if found {
+                    self.found();
+                }
                 return Ok(found);
             }
             // Return after a whole ring of messages for others: the caller may have a deadline.
             if self.has_passed_a_ring_since(began) {
                 return Ok(false);
             }
+        }
+    }
+
+    /// Ends the wait for something that is for this subscriber. What is for others does not: a subscriber that was woken for
+    /// nothing, or rechecks, sleeps again without polling.
+    #[inline]
+    fn found(&mut self) {
+        if self.waiting.backoff.is_idle() {
+            self.waiting.backoff.found();
         }
     }
 
@@ -94,9 +107,6 @@ impl Subscriber {
             },
             Err(halted) => return Err(self.halted(halted)),
         };
-        if self.waiting.backoff.is_idle() {
-            self.waiting.backoff.found();
-        }
         if let Some(seen) = seen {
             match self.reading.is_mine(segment, seen.tag, Some(&seen)) {
                 Ok(true) => return self.take(seen, body).map(|()| Some(true)),
@@ -144,6 +154,7 @@ impl Subscriber {
             return Ok(false);
         }
         self.publish_position();
+        self.column.extend(&self.claim, &mut self.reading);
         self.waiting.arm_descriptor(&self.claim);
         hook::point(CrashPoint::ReaderBeforeSleep);
         self.waiting.backoff.start_over();
@@ -184,6 +195,7 @@ impl Subscriber {
 
     #[cold]
     fn halted(&mut self, halted: Halted) -> ReceiveError {
+        self.found();
         let resumed = match halted {
             Halted::Lost(lost) => {
                 self.progress.counts.add_loss(&lost);
@@ -230,6 +242,7 @@ impl Subscriber {
     #[cold]
     fn sleep(&mut self, deadline: Option<Instant>) -> Result<(), ReceiveError> {
         self.publish_position();
+        self.column.extend(&self.claim, &mut self.reading);
         let (claim, reading) = (&self.claim, &self.reading);
         let is_drained = || reading.is_drained(&claim.subscribing.ring);
         let slept = match self.waiting.sleep(claim, deadline, is_drained) {
@@ -253,6 +266,7 @@ impl Subscriber {
         by_descriptor: bool,
     ) -> Result<Option<u32>, ReceiveError> {
         self.publish_position();
+        self.column.extend(&self.claim, &mut self.reading);
         let (claim, reading) = (&self.claim, &self.reading);
         let is_drained = || reading.is_drained(&claim.subscribing.ring);
         let token = self.waiting.arm(claim, by_descriptor, is_drained);

@@ -4,6 +4,7 @@
 
 use super::backoff::WaitStrategy;
 use super::claim::ReaderClaim;
+use super::column::Column;
 use super::in_place::{Borrowed, InPlace};
 use super::interrupter::Interrupter;
 use super::message::Message;
@@ -56,6 +57,7 @@ pub struct Subscriber {
     pub(super) reading: Reading,
     pub(super) progress: Progress,
     pub(super) waiting: Waiting,
+    pub(super) column: Column,
 }
 
 impl Subscriber {
@@ -72,6 +74,7 @@ impl Subscriber {
             reading: Reading::new(cursor, interest, settings),
             progress: Progress::new(&claim, cursor),
             waiting: Waiting::new(strategy, settings.notify),
+            column: Column::default(),
             claim,
         };
         if settings.notify != NotifyKind::Futex {
@@ -364,6 +367,7 @@ impl Subscriber {
     pub fn add_pattern(&mut self, pattern: &str) -> Result<(), SubscriberError> {
         self.stamp.check().map_err(FileError::from)?;
         self.reading.interest.add(Pattern::new(pattern)?);
+        self.column.look_again(&self.claim, &mut self.reading);
         self.claim.show_patterns(self.reading.interest.patterns());
         Ok(())
     }

@@ -82,7 +82,7 @@ impl Waiting {
 
     pub(super) fn arm_descriptor(&mut self, claim: &ReaderClaim) {
         if let Some(descriptor) = &mut self.descriptor {
-            descriptor.arm(claim.subscribing.eventcount(), claim.arming_slot());
+            descriptor.arm(claim.arming_slot());
         }
     }
 
@@ -98,7 +98,7 @@ impl Waiting {
             _ => None,
         };
         let request = self.interruption.get_or_insert_default().clone();
-        Ok(Interrupter::new(request, subscribing.clone(), sender))
+        Ok(Interrupter::new(request, subscribing.clone(), claim.number(), sender))
     }
 
     /// Returns an error if an interrupter has asked for the end of the call.
@@ -156,7 +156,7 @@ impl Waiting {
             Some(descriptor) if by_descriptor => descriptor,
             _ => &mut self.futex,
         };
-        sleep_unless(waiter, claim.subscribing.eventcount(), claim.arming_slot(), || {
+        sleep_unless(waiter, claim.arming_slot(), || {
             hook::point(CrashPoint::ReaderBeforeSleep);
             recheck()
         })

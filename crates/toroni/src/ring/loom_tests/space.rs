@@ -145,7 +145,6 @@ impl Readers for Pass<'_> {
             state: slot.state.load(Ordering::Relaxed),
             flags: slot.flags.load(Ordering::Relaxed),
             position: slot.position.load(Ordering::Relaxed),
-            arms: 0,
         };
         self.views = (0..used).zip(&self.bus.slots).map(view).collect();
         Ok(())

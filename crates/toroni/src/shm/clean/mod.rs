@@ -17,7 +17,7 @@ use super::leftovers::{
 use super::list::{open_and_list, open_below};
 use super::mapping::{Mapping, Protection};
 use super::ofd::{self, Kind};
-use super::participants::{check, generation_of, state_of};
+use super::participants::{check, state_of};
 use super::ring_file::{RingFile, read_header};
 use crate::error::{DirectoryError, FileError};
 use crate::hook::{self, CrashPoint};
@@ -290,7 +290,7 @@ impl Cleaner {
         let mapping = Mapping::file(&fd, length, protection).map_err(os)?;
         let tester = LeaseTester::open(directory, file)?;
         for slot in 0..header.slots(file) {
-            let Some(state) = state_of(&mapping, file, slot) else { break };
+            let Some((state, generation)) = state_of(&mapping, header, file, slot) else { break };
             if state.load(Ordering::Acquire) == SLOT_FREE || tester.is_held(slot).map_err(os)? {
                 continue;
             }
@@ -304,8 +304,7 @@ impl Cleaner {
                 state.store(SLOT_FREE, Ordering::Release);
                 drop(lease);
             }
-            let generation = generation_of(&mapping, file, slot)
-                .map_or(0, |generation| generation.load(Ordering::Relaxed));
+            let generation = generation.load(Ordering::Relaxed);
             let bus = directory.name().to_owned();
             self.report.freed_slots.push(FreedSlot { bus, file, slot, generation });
         }
@@ -337,8 +336,8 @@ impl Cleaner {
                 continue;
             };
             let is_alive = slot < header.settings.max_subscribers
-                && generation_of(&readers, BusFile::Readers, slot)
-                    .is_some_and(|now| now.load(Ordering::Acquire) == generation)
+                && state_of(&readers, header, BusFile::Readers, slot)
+                    .is_some_and(|(_, now)| now.load(Ordering::Acquire) == generation)
                 && tester.is_held(slot).map_err(os)?;
             if is_alive {
                 continue;

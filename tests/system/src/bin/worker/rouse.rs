@@ -2,9 +2,10 @@
 //! random moment around the one at which they fall asleep. Prints `slow ROUND CALL_US` for each call that took longer than
 //! a millisecond.
 //!
-//! With `exclusive=true` it is the only publisher, and first publishes some messages in each round that the sleeping
-//! subscribers do not receive. After a few it leaves out the fence, if `TORONI_QUIET` says so, until a subscriber goes
-//! to sleep. Prints `unfenced ROUNDS`, the number of rounds in which it had left the fence out when it published.
+//! In each round it first publishes some messages that the sleeping subscribers do not receive, and which do not wake them.
+//!
+//! With `exclusive=true` it is the only publisher. After a few messages it leaves out the fence, if `TORONI_QUIET` says so,
+//! until a subscriber goes to sleep. Prints `unfenced ROUNDS`, the number of rounds in which it had left the fence out when it published.
 //!
 //! `burn`: keeps a core busy until it is killed.
 
@@ -68,7 +69,10 @@ pub(crate) fn run(options: &Options) {
 
 /// Publishes as the only one, or as one of many.
 enum Handle {
-    Shared(Publisher),
+    Shared {
+        publisher: Publisher,
+        unseen: Publisher,
+    },
     Exclusive {
         exclusive: Exclusive,
         topic: ExclusiveTopic,
@@ -81,7 +85,9 @@ enum Handle {
 impl Handle {
     fn new(bus: &Bus, is_exclusive: bool) -> Self {
         if !is_exclusive {
-            return Self::Shared(bus.publisher("rouse").expect("a publisher"));
+            let [publisher, unseen] =
+                ["rouse", "unseen"].map(|topic| bus.publisher(topic).expect("a publisher"));
+            return Self::Shared { publisher, unseen };
         }
         let exclusive = bus.exclusive().expect("an exclusive publisher");
         let [topic, unseen] =
@@ -92,7 +98,7 @@ impl Handle {
 
     fn publish(&self, payload: &[u8]) {
         match self {
-            Self::Shared(publisher) => publisher.publish(payload),
+            Self::Shared { publisher, .. } => publisher.publish(payload),
             Self::Exclusive { exclusive, topic, .. } => {
                 exclusive.publish(topic, payload, Limit::Policy)
             }
@@ -100,11 +106,16 @@ impl Handle {
         .expect("published");
     }
 
-    /// Publishes messages that no subscriber receives, enough that a few more fences do not matter.
+    /// Publishes messages that no subscriber receives; an exclusive publisher enough that a few more fences do not matter.
     fn publish_without_receivers(&self) {
-        if let Self::Exclusive { exclusive, unseen, .. } = self {
-            for _ in 0..64 {
-                exclusive.publish(unseen, b"unseen", Limit::Policy).expect("published");
+        match self {
+            Self::Shared { unseen, .. } => {
+                (0..3).for_each(|_| drop(unseen.publish(b"unseen").expect("published")));
+            }
+            Self::Exclusive { exclusive, unseen, .. } => {
+                for _ in 0..64 {
+                    exclusive.publish(unseen, b"unseen", Limit::Policy).expect("published");
+                }
             }
         }
     }

@@ -32,7 +32,8 @@ use super::wake::Wake;
 use crate::bus::views::{PUBLISHERS_TRUNCATED, RING_REWRITTEN, RING_TRUNCATED, check_whole};
 use crate::bus::{clock, local};
 use crate::error::{Corrupt, PublishError};
-use crate::hook::{self, CrashPoint};
+use crate::hook::{self, CrashPoint, mutant};
+use crate::notify::Audience;
 use crate::ring::gate::{self, Proposal, Readers, Suspect, Unowned};
 use crate::ring::layout::READER_HOLDS;
 use crate::ring::position::to_index;
@@ -133,8 +134,10 @@ impl Backpressure {
                 if would_wait_for_itself(participant, &suspects, now_ns) {
                     return Err(PublishError::WouldWaitForItself);
                 }
-                // The subscribers that this publisher waits for may sleep, and not know of its messages.
-                wake.sleepers(participant, terms.keeps_lock);
+                // The subscribers that this publisher waits for may sleep, because nothing was for them, or not know of its
+                // messages.
+                wake.all_next();
+                wake.sleepers(participant, terms.keeps_lock, || Audience::All);
                 hook::point(CrashPoint::WaitingForSpace);
             }
             // Counted from here: the subscribers woken above may have had the processor meanwhile.
@@ -160,7 +163,15 @@ impl Backpressure {
             }
         };
         if let Some(wanted) = to_reserve {
+            let reserved = participant.ring.control().reserved.0.load(Ordering::Relaxed);
             held.appender.reserve(wanted);
+            // Those that sleep because nothing is for them must not fall behind: then publishers would wait for them.
+            let quarter = participant.ring.shape().capacity() / 4;
+            if reserved.checked_div(quarter) != wanted.checked_div(quarter)
+                && !mutant("bystanders_fall_behind")
+            {
+                wake.all_next();
+            }
         }
         held.set_waited(waited);
         Ok(held)
