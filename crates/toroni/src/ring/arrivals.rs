@@ -130,6 +130,17 @@ pub(crate) struct Bringing {
     pub(crate) awaits: bool,
 }
 
+/// What a caller has found out about the participants that bring streams. It is valid while the caller keeps the writer lock,
+/// because only an owner of the lock changes an entry. A killed inlet may leave thousands of streams: its successor asks the
+/// kernel once about it, and reads the table once.
+#[derive(Debug, Default)]
+pub(crate) struct KnownBringers {
+    /// Whether each has left.
+    gone: HashMap<Bringer, bool>,
+    /// The open streams of others, without those that have left. `None` until it is needed.
+    open_of_others: Option<Vec<(StreamKey, Bringer)>>,
+}
+
 /// Where a new stream finds room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
@@ -205,12 +216,13 @@ impl Arrivals<'_> {
     }
 
     /// Returns how far a stream that `me` brings has arrived, and takes over its entry if necessary. `has_left` says whether
-    /// another participant no longer brings anything.
+    /// another participant no longer brings anything, and `known` what it has said since the caller has the lock.
     #[inline]
     pub(crate) fn bring<E>(
         &self,
         key: StreamKey,
         me: Bringing,
+        known: &mut KnownBringers,
         has_left: impl FnMut(Bringer) -> Result<bool, E>,
     ) -> Result<Arrival, Refused<E>> {
         if let Some(index) = self.find(key)
@@ -218,7 +230,7 @@ impl Arrivals<'_> {
         {
             return Ok(self.arrival(index)?);
         }
-        self.take(key, me, has_left)
+        self.take(key, me, known, has_left)
     }
 
     #[cold]
@@ -226,20 +238,21 @@ impl Arrivals<'_> {
         &self,
         key: StreamKey,
         me: Bringing,
+        known: &mut KnownBringers,
         mut has_left: impl FnMut(Bringer) -> Result<bool, E>,
     ) -> Result<Arrival, Refused<E>> {
         let found = self.find(key);
-        let own = found.and_then(|index| self.entries[index].bringer());
         // One inlet brings a stream. It may have filtered what it brings, so its mark says nothing about what another one
-        // would bring. Of a stream that is awaited, it also brings the next series: it tells what may be missing in between.
-        let rivals = self.entries.iter().filter(|entry| {
-            me.awaits && entry.is_of_line(key.line()) && entry.is_open() && !entry.is_of(key)
-        });
-        let rivals = rivals.filter_map(ArrivalEntry::bringer).chain(own);
-        for other in rivals.filter(|other| *other != me.by) {
-            if !has_left(other).map_err(Refused::Unknown)? {
-                return Err(Refused::Taken(other));
-            }
+        // would bring.
+        let own = found.and_then(|index| self.entries[index].bringer());
+        if let Some(other) = own
+            && !known.has_left(other, &mut has_left)?
+        {
+            return Err(Refused::Taken(other));
+        }
+        // Of a stream that is awaited, it also brings the next series: it tells what may be missing in between.
+        if me.awaits {
+            self.check_rivals(key, me.by, known, has_left)?;
         }
         let Some(index) = found else {
             let reach = Reach::default();
@@ -250,6 +263,40 @@ impl Arrivals<'_> {
         let entry = &self.entries[index];
         entry.set_bringer(me);
         Ok(Arrival { taken_over: own, ..arrival })
+    }
+
+    /// Refuses a stream if a living participant brings another series of it, and has not told what may be missing there.
+    fn check_rivals<E>(
+        &self,
+        key: StreamKey,
+        me: Bringer,
+        known: &mut KnownBringers,
+        mut has_left: impl FnMut(Bringer) -> Result<bool, E>,
+    ) -> Result<(), Refused<E>> {
+        if known.open_of_others.is_none() {
+            known.open_of_others = Some(self.open_of_others(me, known));
+        }
+        while let Some(other) = known.rival(key) {
+            if !known.has_left(other, &mut has_left)? {
+                return Err(Refused::Taken(other));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the open streams that participants bring which are not known to have left, without those of `me`.
+    fn open_of_others(&self, me: Bringer, known: &KnownBringers) -> Vec<(StreamKey, Bringer)> {
+        // Most entries are brought by the caller, or by the same one as the last.
+        let (mut last, mut last_may_live) = (me, false);
+        let mut may_live = |by| {
+            if by != me && by != last {
+                (last, last_may_live) = (by, known.gone.get(&by) != Some(&true));
+            }
+            by != me && last_may_live
+        };
+        let open = self.entries.iter().filter(|entry| entry.is_open());
+        let brought = open.filter_map(|entry| Some((entry, entry.bringer()?)));
+        brought.filter(|(_, by)| may_live(*by)).map(|(entry, by)| (entry.key(), by)).collect()
     }
 
     /// Notes that the record at `tail`, the end of the stream, takes `arrival` to `reach`. Makes the entry of a stream that is
@@ -356,12 +403,11 @@ impl Arrivals<'_> {
         me: Bringer,
         mut has_left: impl FnMut(Bringer) -> Result<bool, E>,
     ) -> Result<Vec<(StreamKey, Reach)>, Refused<E>> {
-        // Each participant is looked at once.
-        let mut gone: HashMap<Bringer, bool> = HashMap::new();
+        let mut known = KnownBringers::default();
         let mut open = Vec::new();
         for (index, entry) in self.entries.iter().enumerate().filter(|(_, it)| it.is_open()) {
             let other = entry.bringer().filter(|other| *other != me);
-            if has_gone(other, &mut gone, &mut has_left)? {
+            if known.have_left(other, &mut has_left)? {
                 open.push((entry.key(), self.reach(index)?));
             }
         }
@@ -411,6 +457,7 @@ impl Arrivals<'_> {
         key: StreamKey,
         (me, session): (Bringing, u32),
         now_ns: u64,
+        known: &mut KnownBringers,
         mut has_left: impl FnMut(Bringer) -> Result<bool, E>,
     ) -> Result<Room, Refused<E>> {
         let is_free =
@@ -422,13 +469,12 @@ impl Arrivals<'_> {
         if let Some(index) = self.probe(key).find(is_free) {
             return Ok(here(index));
         }
-        // The caller has the writer lock, so the table is read a fixed number of times, and each participant is looked at once.
+        // The caller has the writer lock, so the table is read a fixed number of times.
         let mut newest_of: HashMap<(u32, u16), u64> = HashMap::new();
         for entry in self.entries {
             let newest = newest_of.entry(entry.key().line()).or_default();
             *newest = entry.reached_ns.load(Ordering::Relaxed).max(*newest);
         }
-        let mut gone: HashMap<Bringer, bool> = HashMap::from([(me.by, false)]);
         let mut best = None;
         for (index, entry) in self.entries.iter().enumerate() {
             let reached_ns = entry.reached_ns.load(Ordering::Relaxed);
@@ -444,7 +490,8 @@ impl Arrivals<'_> {
             if !is_past && age_ns < KEPT_FOR_NS {
                 continue;
             }
-            if !has_gone(entry.bringer(), &mut gone, &mut has_left)? {
+            let bringer = entry.bringer();
+            if bringer == Some(me.by) || !known.have_left(bringer, &mut has_left)? {
                 continue;
             }
             // The longest not reached of those that are over or that a later series replaced, then of those that need no telling. The
@@ -479,12 +526,6 @@ impl ArrivalEntry {
             && self.source.load(Ordering::Relaxed) == key.source
             && self.series.load(Ordering::Relaxed) == key.series
             && self.stream.load(Ordering::Relaxed) == u32::from(key.stream)
-    }
-
-    fn is_of_line(&self, (source, stream): (u32, u16)) -> bool {
-        self.state.load(Ordering::Relaxed) == ARRIVAL_USED
-            && self.source.load(Ordering::Relaxed) == source
-            && self.stream.load(Ordering::Relaxed) == u32::from(stream)
     }
 
     /// Whether it is awaited, and more may be missing of it than was told.
@@ -533,19 +574,39 @@ impl ArrivalEntry {
     }
 }
 
-/// Returns whether no living participant brings a stream. `known` has what was found out before.
-fn has_gone<E>(
-    bringer: Option<Bringer>,
-    known: &mut HashMap<Bringer, bool>,
-    mut has_left: impl FnMut(Bringer) -> Result<bool, E>,
-) -> Result<bool, Refused<E>> {
-    let Some(bringer) = bringer else { return Ok(true) };
-    if let Some(is_gone) = known.get(&bringer) {
-        return Ok(*is_gone);
+impl KnownBringers {
+    /// Returns whether a participant no longer brings anything. `has_left` is asked once for each.
+    fn has_left<E>(
+        &mut self,
+        bringer: Bringer,
+        mut has_left: impl FnMut(Bringer) -> Result<bool, E>,
+    ) -> Result<bool, Refused<E>> {
+        if let Some(is_gone) = self.gone.get(&bringer) {
+            return Ok(*is_gone);
+        }
+        let is_gone = has_left(bringer).map_err(Refused::Unknown)?;
+        self.gone.insert(bringer, is_gone);
+        if let Some(open) = self.open_of_others.as_mut().filter(|_| is_gone) {
+            open.retain(|(_, by)| *by != bringer);
+        }
+        Ok(is_gone)
     }
-    let is_gone = has_left(bringer).map_err(Refused::Unknown)?;
-    known.insert(bringer, is_gone);
-    Ok(is_gone)
+
+    /// Returns whether no living participant brings a stream.
+    fn have_left<E>(
+        &mut self,
+        bringer: Option<Bringer>,
+        has_left: impl FnMut(Bringer) -> Result<bool, E>,
+    ) -> Result<bool, Refused<E>> {
+        bringer.map_or(Ok(true), |bringer| self.has_left(bringer, has_left))
+    }
+
+    /// Returns who brings another series of a stream.
+    fn rival(&self, key: StreamKey) -> Option<Bringer> {
+        let is_rival = |other: &StreamKey| other.line() == key.line() && *other != key;
+        let open = self.open_of_others.as_deref().unwrap_or_default();
+        open.iter().find(|(other, _)| is_rival(other)).map(|(_, by)| *by)
+    }
 }
 
 /// Spreads streams over the table. Sources are random numbers already; streams of one source are neighbours.
@@ -594,8 +655,28 @@ mod tests {
             Arrivals { pending: &self.pending, entries: &self.entries }
         }
 
+        fn bring<E>(
+            &self,
+            key: StreamKey,
+            me: Bringing,
+            has_left: impl FnMut(Bringer) -> Result<bool, E>,
+        ) -> Result<Arrival, Refused<E>> {
+            self.arrivals().bring(key, me, &mut KnownBringers::default(), has_left)
+        }
+
+        fn room_for<E>(
+            &self,
+            key: StreamKey,
+            new: (Bringing, u32),
+            now_ns: u64,
+            has_left: impl FnMut(Bringer) -> Result<bool, E>,
+        ) -> Result<Room, Refused<E>> {
+            let known = &mut KnownBringers::default();
+            self.arrivals().room_for(key, new, now_ns, known, has_left)
+        }
+
         fn claim(&self, key: StreamKey, who: Bringer) -> Result<Arrival, Refused<Infallible>> {
-            self.arrivals().bring(key, awaits(who), |_| Ok(false))
+            self.bring(key, awaits(who), |_| Ok(false))
         }
 
         fn mark(&self, key: StreamKey) -> u64 {
@@ -605,13 +686,13 @@ mod tests {
         }
 
         fn room(&self, key: StreamKey, now_ns: u64) -> Result<Room, Refused<Infallible>> {
-            self.arrivals().room_for(key, (awaits(ME), 0), now_ns, all_have_left)
+            self.room_for(key, (awaits(ME), 0), now_ns, all_have_left)
         }
 
         fn commit(&self, key: StreamKey, who: Bringer, reach: Reach, now_ns: u64) {
             let mut arrival = self.claim(key, who).unwrap();
             if !arrival.has_room() {
-                let room = self.arrivals().room_for(key, (awaits(who), 0), now_ns, all_have_left);
+                let room = self.room_for(key, (awaits(who), 0), now_ns, all_have_left);
                 let Ok(Room::Here(here)) = room else { panic!("{room:?}") };
                 arrival = here;
             }
@@ -676,7 +757,7 @@ mod tests {
         assert_eq!(begins(6, Some(1)).reach.mark, 3, "it has begun already");
         assert_eq!(begins(7, Some(40)).reach, Reach { mark: 40, highest: 40, is_told: true });
         let table = Table::new(1);
-        let room = table.arrivals().room_for(key, (awaits(ME), 6), 0, all_have_left);
+        let room = table.room_for(key, (awaits(ME), 6), 0, all_have_left);
         let Ok(Room::Here(arrival)) = room else { panic!("{room:?}") };
         table.arrivals().begin(&arrival, &Reach::default(), 0, 0);
         assert_eq!(table.claim(key, ME).unwrap().session, 6);
@@ -769,8 +850,7 @@ mod tests {
         let table = Table::new(1);
         table.raise(key(1, 1, 0), 10, 100);
         table.tell(key(1, 1, 0), 100);
-        let room =
-            |left| table.arrivals().room_for(key(7, 1, 0), (awaits(OTHER), 0), u64::MAX, |_| left);
+        let room = |left| table.room_for(key(7, 1, 0), (awaits(OTHER), 0), u64::MAX, |_| left);
         assert_eq!(room(Ok(false)), Err(Refused::Full));
         assert_eq!(room(Err("blind")), Err(Refused::Unknown("blind")));
         assert!(matches!(room(Ok(true)), Ok(Room::Here(_))));
@@ -793,13 +873,49 @@ mod tests {
                 asked += 1;
                 Ok::<_, Infallible>(false)
             };
-            let room =
-                table.arrivals().room_for(key(source, 2, 0), (awaits(ME), 0), u64::MAX, has_left);
+            let room = table.room_for(key(source, 2, 0), (awaits(ME), 0), u64::MAX, has_left);
             assert_eq!(room, Err(Refused::Full));
         }
         assert_eq!(asked, 3, "each asks the kernel once");
         // Each search in quadratic time takes longer than this.
         assert!(used() - before < 15);
+    }
+
+    /// A killed inlet has left a full table, of one stream in many series, or of many streams.
+    #[test]
+    fn one_question_suffices_for_all_streams_of_an_inlet_that_has_left() {
+        for of_one_stream in [false, true] {
+            // Series are random numbers.
+            let random = |it: u16| u32::from(it).wrapping_mul(0x9E37_79B9);
+            let series_of = |it| if of_one_stream { (random(it), 0) } else { (1, it) };
+            let keys: Vec<_> =
+                (0..4096).map(series_of).map(|(series, it)| key(1, series, it)).collect();
+            let table = Table::new(keys.len());
+            for key in &keys {
+                table.commit(*key, OTHER, Reach { mark: 1, highest: 1, is_told: false }, 0);
+            }
+            let asked = std::cell::Cell::new(0);
+            let has_left = |who| {
+                asked.set(asked.get() + 1);
+                Ok::<_, Infallible>(who == OTHER)
+            };
+            let mut known = KnownBringers::default();
+            for key in &keys {
+                let arrival = table.arrivals().bring(*key, awaits(ME), &mut known, has_left);
+                assert_eq!(arrival.unwrap().taken_over, Some(OTHER));
+            }
+            assert_eq!(asked.get(), 1);
+            // Its successor takes over each in a call of its own.
+            let successor = Bringer { slot: 5, generation: 1 };
+            for key in &keys {
+                let left = |who| {
+                    asked.set(asked.get() + 1);
+                    Ok::<_, Infallible>(who == ME)
+                };
+                assert!(table.bring(*key, awaits(successor), left).is_ok());
+            }
+            assert_eq!(asked.get(), 1 + keys.len());
+        }
     }
 
     #[test]
@@ -819,12 +935,12 @@ mod tests {
         assert!(table.claim(key(1, 1, 1), OTHER).is_ok(), "another stream of its source");
 
         let arrivals = table.arrivals();
-        let unknown = arrivals.bring(key(1, 1, 0), awaits(OTHER), |_| Err("blind"));
+        let unknown = table.bring(key(1, 1, 0), awaits(OTHER), |_| Err("blind"));
         assert_eq!(unknown, Err(Refused::Unknown("blind")));
         let left = |who| Ok::<_, Infallible>(who == ME);
-        let arrival = arrivals.bring(key(1, 1, 0), awaits(OTHER), left).unwrap();
+        let arrival = table.bring(key(1, 1, 0), awaits(OTHER), left).unwrap();
         assert_eq!((arrival.reach.mark, arrival.taken_over), (5, Some(ME)));
-        let again = arrivals.bring(key(1, 1, 0), awaits(OTHER), left).unwrap();
+        let again = table.bring(key(1, 1, 0), awaits(OTHER), left).unwrap();
         assert_eq!((again.reach.mark, again.taken_over), (5, None));
         assert_eq!(table.claim(key(1, 1, 0), ME), Err(Refused::Taken(OTHER)));
         table.release(key(1, 1, 0));
@@ -841,7 +957,7 @@ mod tests {
         assert_eq!(table.claim(key(1, 2, 0), OTHER), Err(Refused::Taken(ME)));
         let is_free = |awaits| {
             let me = Bringing { by: OTHER, awaits };
-            table.arrivals().bring(key(1, 2, 0), me, |_| Ok::<_, ()>(false)).is_ok()
+            table.bring(key(1, 2, 0), me, |_| Ok::<_, ()>(false)).is_ok()
         };
         assert!(is_free(false), "a program that does not await it has its own rules");
         table.tell(key(1, 1, 0), 0);

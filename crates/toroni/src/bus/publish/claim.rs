@@ -82,9 +82,8 @@ impl PublisherClaim {
     /// Returns whether no other participant publishes. While the caller holds the writer lock, none begins
     /// to: a participant claims its slot before it first takes the lock.
     pub(super) fn is_alone(&self) -> bool {
-        (0..self.slots)
-            .filter(|slot| *slot != self.number)
-            .all(|slot| matches!(self.leases.is_held(slot), Ok(false)))
+        let others: Vec<u32> = (0..self.slots).filter(|slot| *slot != self.number).collect();
+        self.leases.census(&others, || true).is_ok_and(|census| !census.is_any_held)
     }
 
     /// Returns this participant as one that brings messages from elsewhere.

@@ -17,7 +17,9 @@ use crate::bus::{Bus, clock};
 use crate::error::{BurstError, PublishError, PublisherError};
 use crate::hook::{self, CrashPoint, mutant};
 use crate::notify::Audience;
-use crate::ring::arrivals::{Arrival, Arrivals, Bringing, Reach, Refused, Room, StreamKey};
+use crate::ring::arrivals::{
+    Arrival, Arrivals, Bringing, KnownBringers, Reach, Refused, Room, StreamKey,
+};
 use crate::ring::layout::ALIGNMENT;
 use crate::ring::position::to_index;
 use crate::ring::racy::RacyBytesMut;
@@ -487,6 +489,8 @@ struct Call<'a> {
     inlet: &'a Inlet,
     terms: &'a Terms,
     me: Bringing,
+    /// What this call has found out about others since it has the lock.
+    known: KnownBringers,
     /// CLOCK_REALTIME.
     now_ns: u64,
     /// `None` after a wait for free space has failed.
@@ -510,6 +514,7 @@ impl<'a> Call<'a> {
             inlet,
             terms,
             me: Bringing { by: participant.claim.bringer(), awaits: inlet.awaits },
+            known: KnownBringers::default(),
             now_ns: clock::realtime_ns(),
             counted: held.end(),
             held: Some(held),
@@ -529,10 +534,10 @@ impl<'a> Call<'a> {
         arrivals_of(&self.participant().ring)
     }
 
-    fn admit(&self, key: StreamKey) -> Result<Arrival, PublishError> {
+    fn admit(&mut self, key: StreamKey) -> Result<Arrival, PublishError> {
         let claim = &self.participant().claim;
         let has_left = |other| claim.has_left(other);
-        let arrival = self.table().bring(key, self.me, has_left);
+        let arrival = self.table().bring(key, self.me, &mut self.known, has_left);
         arrival.map_err(|refused| self.refusal(key, refused))
     }
 
@@ -542,8 +547,9 @@ impl<'a> Call<'a> {
     fn find_room(&mut self, key: StreamKey) -> Result<Option<Arrival>, PublishError> {
         let claim = &self.participant().claim;
         let session = self.inlet.begun().get(&key).copied().unwrap_or(0);
-        let me = (self.me, session);
-        let room = self.table().room_for(key, me, self.now_ns, |it| claim.has_left(it));
+        let (me, now_ns) = ((self.me, session), self.now_ns);
+        let has_left = |other| claim.has_left(other);
+        let room = self.table().room_for(key, me, now_ns, &mut self.known, has_left);
         let (stream, arrival) = match room.map_err(|refused| self.refusal(key, refused))? {
             Room::Here(arrival) => return Ok(Some(arrival)),
             Room::Tell(stream, arrival) => (stream, arrival),
@@ -596,12 +602,13 @@ impl<'a> Call<'a> {
     }
 
     fn begin_session(
-        &self,
+        &mut self,
         key: StreamKey,
         session: u32,
         back_to: Option<u64>,
     ) -> Result<(), PublishError> {
-        self.table().begin_session(&self.admit(key)?, session, back_to);
+        let arrival = self.admit(key)?;
+        self.table().begin_session(&arrival, session, back_to);
         // Its entry may come with the first record.
         let mut begun = self.inlet.begun();
         if begun.len() >= MOST_BEGUN {
@@ -740,6 +747,8 @@ impl<'a> Call<'a> {
         let held = self.inlet.publishing.make_space(held, bytes, self.terms)?;
         self.counted = held.end();
         self.held = Some(held);
+        // Others may have had the lock meanwhile.
+        self.known = KnownBringers::default();
         Ok(())
     }
 }
