@@ -6,6 +6,7 @@ use super::publish::{Exclusive, Inlet, Publisher, Publishing, writes_in_this_thr
 use super::subscribe::{Router, Subscriber, SubscriberBuilder, Subscribing};
 use crate::error::{ExclusiveError, FileError, OpenError, PublisherError, SubscriberError};
 use crate::ring::slots::Identity;
+use crate::shm::create;
 use crate::shm::directory::BusDirectory;
 use crate::shm::fork::ForkStamp;
 use crate::shm::lock::LockAttempt;
@@ -80,6 +81,11 @@ impl Bus {
             publishing: Mutex::new(None),
             subscribing: Mutex::new(None),
         }))
+    }
+
+    /// Removes a bus that this process has just created, unless another process has opened it meanwhile.
+    pub(super) fn take_back(&self) {
+        create::take_back(&self.0.directory, &self.0.file);
     }
 
     /// Returns the directory of an open bus, for a snapshot. Refuses a handle of the parent process.

@@ -104,6 +104,16 @@ impl BusDirectory {
                 .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink);
             failed("open", &path, if is_link { Errno::LOOP } else { errno })
         })?;
+        Self::new(root, name, path, fd)
+    }
+
+    /// Makes the handle of a directory that is open already.
+    pub(super) fn new(
+        root: OwnedFd,
+        name: String,
+        path: PathBuf,
+        fd: OwnedFd,
+    ) -> Result<Self, FileError> {
         let stat = rustix::fs::fstat(&fd).map_err(|errno| failed("open", &path, errno))?;
         Ok(Self(Arc::new(Inner { root, name, path, fd, identity: identity(&stat) })))
     }
@@ -117,7 +127,7 @@ impl BusDirectory {
         &self.0.name
     }
 
-    /// Returns a descriptor of the directory (O_PATH).
+    /// Returns a descriptor of the directory, which may be an O_PATH.
     pub(crate) fn dirfd(&self) -> BorrowedFd<'_> {
         self.0.fd.as_fd()
     }

@@ -60,8 +60,24 @@ impl RingFile {
         if !directory.is_still_named() {
             return Err(FileError::NotFound { path: directory.path().to_owned() });
         }
+        Self::of(directory, file, identity)
+    }
+
+    /// Makes the handle of a file that this process has just created, and that it has locked and opened for writing.
+    pub(super) fn of_new(directory: &BusDirectory, file: ParentOnlyFd) -> Result<Self, FileError> {
+        let stat = rustix::fs::fstat(&file)
+            .map_err(|errno| failed("open", &directory.path().join(BusFile::Ring.name()), errno))?;
+        Self::of(directory, file, identity(&stat))
+    }
+
+    fn of(
+        directory: &BusDirectory,
+        file: ParentOnlyFd,
+        identity: (u64, u64),
+    ) -> Result<Self, FileError> {
         let header = read_header(file.as_fd(), directory)?;
-        let on_disk = directory::is_on_disk(&file).map_err(os("open"))?;
+        let on_disk = directory::is_on_disk(&file)
+            .map_err(|error| failed("open", &directory.path().join(BusFile::Ring.name()), error))?;
         Ok(Self { file, directory: directory.clone(), identity, header, on_disk })
     }
 

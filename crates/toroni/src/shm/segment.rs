@@ -269,7 +269,8 @@ mod tests {
     fn every_option_maps() {
         let root = TempDir::new();
         let settings = Settings { huge_pages: true, capacity: 2 << 20, ..small() };
-        let bus = create::create(root.path(), "huge", &settings, &Permissions::default()).unwrap();
+        let (bus, _) =
+            create::create(root.path(), "huge", &settings, &Permissions::default()).unwrap();
         for protection in [Protection::Read, Protection::Write] {
             let options = MapOptions { huge_pages: true, prefault: true, mlock: true };
             let segment = RingSegment::open(&bus, protection, &options).unwrap();

@@ -31,14 +31,14 @@ impl<'a> StagedBus<'a> {
         self.fd.as_ref().map(AsFd::as_fd).map_err(|errno| *errno)
     }
 
-    /// Gives the directory its name, if that is free.
-    pub(super) fn rename_to(mut self, bus: &str) -> Result<(), Errno> {
+    /// Gives the directory its name, if that is free, and returns its descriptor.
+    pub(super) fn rename_to(mut self, bus: &str) -> Result<OwnedFd, Errno> {
         if let Some(name) = &self.name {
             let root = self.root;
             rustix::fs::renameat_with(root, &**name, root, bus, RenameFlags::NOREPLACE)?;
         }
         self.name = None;
-        Ok(())
+        std::mem::replace(&mut self.fd, Err(Errno::BADF))
     }
 }
 
@@ -46,13 +46,18 @@ impl Drop for StagedBus<'_> {
     fn drop(&mut self) {
         let Some(name) = &self.name else { return };
         if let Ok(fd) = &self.fd {
-            for file in [BusFile::Ring, BusFile::Publishers, BusFile::Readers] {
-                let _ = rustix::fs::unlinkat(fd, file.name(), AtFlags::empty());
-            }
-            let _ = rustix::fs::unlinkat(fd, SOCKETS, AtFlags::REMOVEDIR);
+            remove_files(fd.as_fd());
         }
         let _ = rustix::fs::unlinkat(self.root, &**name, AtFlags::REMOVEDIR);
     }
+}
+
+/// Removes what a creator has made in a directory, `ring` first.
+pub(super) fn remove_files(fd: BorrowedFd<'_>) {
+    for file in [BusFile::Ring, BusFile::Publishers, BusFile::Readers] {
+        let _ = rustix::fs::unlinkat(fd, file.name(), AtFlags::empty());
+    }
+    let _ = rustix::fs::unlinkat(fd, SOCKETS, AtFlags::REMOVEDIR);
 }
 
 /// A file that gets its name when it is complete.

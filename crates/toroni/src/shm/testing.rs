@@ -28,7 +28,7 @@ impl TempDir {
 
     /// Creates a small bus in the directory.
     pub(crate) fn bus(&self) -> BusDirectory {
-        create::create(self.path(), "bus", &small(), &Permissions::default()).unwrap()
+        create::create(self.path(), "bus", &small(), &Permissions::default()).unwrap().0
     }
 
     /// Returns the names in the directory, sorted.

@@ -26,8 +26,12 @@ fn another_users_bus_is_refused_if_an_owner_is_required() {
     // Its own bus, just created, and opened again.
     drop(required.open("b").unwrap());
     required.open_existing("b").unwrap().publisher("a").unwrap().publish(b"x").unwrap();
-    let other = config(&fixture, Policy::default()).require_owner(us + 1).open("b").unwrap_err();
-    assert!(matches!(other, OpenError::ForeignOwner { .. }), "{other}");
+    let other = config(&fixture, Policy::default()).require_owner(us + 1);
+    for (bus, left) in [("b", true), ("new", false)] {
+        let refused = other.open(bus).unwrap_err();
+        assert!(matches!(refused, OpenError::ForeignOwner { .. }), "{refused}");
+        assert_eq!(fixture.path().join(bus).exists(), left, "what it creates is not left behind");
+    }
     if !is_root() {
         return eprintln!("partly skipped: only root can change the owner of files");
     }

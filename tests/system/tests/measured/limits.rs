@@ -68,6 +68,38 @@ fn files_that_may_not_be_that_long() {
     }
 }
 
+/// Whatever `toroni create` lacks, to make the bus or to print it, it leaves nothing if it fails.
+#[test]
+fn a_creation_that_lacks_descriptors_or_memory_leaves_nothing() {
+    let _turn = turn();
+    let (_watchdog, root) = (watchdog(), TempRoot::new());
+    let create = ["create", "b", "--capacity", "16MiB"];
+    let descriptors: Vec<_> = (4..32).map(|count| format!("--nofile={count}")).collect();
+    let memory: Vec<_> = (1..32).map(|size: u64| format!("--as={}", size << 22)).collect();
+    for (reason, limits) in
+        [("Too many open files", descriptors), ("Cannot allocate memory", memory)]
+    {
+        let mut failures = 0;
+        let succeeded = limits.iter().find(|limit| {
+            let mut command = Command::new("prlimit");
+            command.args([limit, "--"]).arg(program::path());
+            command.arg("--dir").arg(root.buses()).args(create);
+            command.env_remove("TORONI_BUS").env_remove("TORONI_DIR");
+            let outcome = run(command);
+            if outcome.code == Some(0) {
+                return true;
+            }
+            // Below the first limits, the program itself does not start.
+            failures += usize::from(outcome.stderr.contains(reason));
+            assert_empty(&root);
+            false
+        });
+        assert!(failures > 0 && succeeded.is_some(), "{reason}: {failures}, {succeeded:?}");
+        let _ = run(program::toroni(&root.buses(), &["rm", "b"])).succeeded();
+        assert_empty(&root);
+    }
+}
+
 #[test]
 fn processes_and_threads_that_may_not_be_made() {
     let _turn = turn();

@@ -8,8 +8,9 @@ use crate::error::OpenError;
 use crate::settings::{LockKind, NotifyKind, Policy, Settings};
 use crate::shm::acl::{self, Permissions, group_number};
 use crate::shm::create;
-use crate::shm::directory;
+use crate::shm::directory::{self, BusDirectory};
 use crate::shm::header::Header;
+use crate::shm::ring_file::RingFile;
 use std::path::{Path, PathBuf};
 
 /// Options for opening or creating a bus.
@@ -323,25 +324,43 @@ impl BusConfig {
             readers: group(&self.readers)?,
         };
         let settings = &self.settings;
-        let (directory, file) = match existence {
-            Existence::Existing => create::open(&root, name)?,
+        let (directory, file, is_new) = match existence {
+            Existence::Existing => {
+                let (directory, file) = create::open(&root, name)?;
+                (directory, file, false)
+            }
             Existence::New => {
-                create::create(&root, name, settings, &permissions)?;
-                create::open(&root, name)?
+                let (directory, file) = create::create(&root, name, settings, &permissions)?;
+                (directory, file, true)
             }
-            Existence::Either => {
-                let (directory, file, _) =
-                    create::open_or_create(&root, name, settings, &permissions)?;
-                (directory, file)
-            }
+            Existence::Either => create::open_or_create(&root, name, settings, &permissions)?,
         };
-        // Everything else is opened relative to this directory, and so by the same owner.
-        if let Some(owner) = self.require_owner {
-            directory.check_owner(owner)?;
+        if is_new {
+            return self.open_new(directory, file);
         }
+        self.check_owner(&directory)?;
         let (file, reopened) = disk::check(&directory, file)?;
         self.check_required(directory.path(), file.header(), &permissions)?;
         Ok(Bus::new(directory, file, reopened, self))
+    }
+
+    /// Returns a bus that was just created, or removes it: a creation that fails leaves nothing. A process that lacks the
+    /// descriptors or the address space to look at the bus could do nothing with it.
+    fn open_new(&self, directory: BusDirectory, file: RingFile) -> Result<Bus, OpenError> {
+        let owned = self.check_owner(&directory);
+        let bus = Bus::new(directory, file, None, self);
+        match owned.and_then(|()| Ok(bus.stats()?)) {
+            Ok(_) => Ok(bus),
+            Err(error) => {
+                bus.take_back();
+                Err(error)
+            }
+        }
+    }
+
+    /// Checks the owner, if one is required. Everything else is opened relative to this directory, and so by the same owner.
+    fn check_owner(&self, directory: &BusDirectory) -> Result<(), OpenError> {
+        self.require_owner.map_or(Ok(()), |owner| directory.check_owner(owner))
     }
 
     /// Compares an existing bus with what is required. `permissions` are those of this configuration.

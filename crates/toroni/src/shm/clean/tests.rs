@@ -15,7 +15,7 @@ fn persistent() -> Settings {
 }
 
 fn make(root: &TempDir, name: &str, settings: &Settings) -> BusDirectory {
-    create::create(root.path(), name, settings, &Permissions::default()).unwrap()
+    create::create(root.path(), name, settings, &Permissions::default()).unwrap().0
 }
 
 fn run(root: &TempDir, name: Option<&str>) -> CleanReport {

@@ -16,12 +16,13 @@ use super::directory::{
 };
 use super::fork::ParentOnlyFd;
 use super::header::{Header, bus_bytes};
+use super::leftovers::remove_empty;
 use super::lock;
 use super::mapping::{Mapping, Protection};
 use super::ofd::{self, Kind};
 use super::ring_file::RingFile;
 use super::staging::{
-    StagedBus, StagedFile, available, longest_file, mode_of_new_files, part, reserve,
+    StagedBus, StagedFile, available, longest_file, mode_of_new_files, part, remove_files, reserve,
 };
 use crate::error::{FileError, OpenError};
 use crate::hook::{self, CrashPoint};
@@ -33,16 +34,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
-
-/// Creates a bus. `AlreadyExists` if there is one of this name.
-pub(crate) fn create(
-    root: &Path,
-    name: &str,
-    settings: &Settings,
-    permissions: &Permissions,
-) -> Result<BusDirectory, OpenError> {
-    create_held(root, name, settings, permissions).map(|(directory, _)| directory)
-}
 
 /// Opens an existing bus. The returned [`RingFile`] holds its header and the lock that keeps `clean` from removing
 /// it.
@@ -66,15 +57,9 @@ pub(crate) fn open_or_create(
             Err(OpenError::File(FileError::NotFound { .. })) => {}
             answer => return answer.map(|(directory, ring)| (directory, ring, false)),
         }
-        match create_held(root, name, settings, permissions) {
+        match create(root, name, settings, permissions) {
             Err(OpenError::AlreadyExists { .. }) => {}
-            answer => {
-                let (directory, _held) = answer?;
-                match RingFile::open(&directory, Protection::Read) {
-                    Err(FileError::NotFound { .. }) => {}
-                    ring => return Ok((directory, ring?, true)),
-                }
-            }
+            answer => return answer.map(|(directory, ring)| (directory, ring, true)),
         }
         std::thread::yield_now();
     }
@@ -88,12 +73,30 @@ const MOST_ATTEMPTS: u32 = 1000;
 /// has opened it.
 type Held = ParentOnlyFd;
 
-fn create_held(
+/// Removes a bus that this process has just created, unless another process has opened it meanwhile. It needs no further
+/// descriptors: the process may have none left.
+pub(crate) fn take_back(directory: &BusDirectory, ring: &RingFile) {
+    if remove_unused(directory, ring) {
+        let _ = remove_empty(directory, directory.name());
+    }
+}
+
+/// Removes the files of a bus unless a process other than the one that has `held` uses it. Returns whether it did.
+fn remove_unused(directory: &BusDirectory, held: impl AsFd) -> bool {
+    let is_unused = matches!(ofd::try_lock(held, Kind::Exclusive, BUS_LOCK_OFFSET), Ok(true));
+    if is_unused {
+        remove_files(directory.dirfd());
+    }
+    is_unused
+}
+
+/// Creates a bus, and opens it. `AlreadyExists` if there is one of this name.
+pub(crate) fn create(
     root: &Path,
     name: &str,
     settings: &Settings,
     permissions: &Permissions,
-) -> Result<(BusDirectory, Held), OpenError> {
+) -> Result<(BusDirectory, RingFile), OpenError> {
     check_name(name)?;
     settings.validate()?;
     let path = std::path::absolute(root).unwrap_or_else(|_| root.to_owned()).join(name);
@@ -108,11 +111,9 @@ fn create_held(
                 Err(OpenError::File(FileError::NotFound { .. })) => {}
                 Err(OpenError::AlreadyExists { .. }) => vanishes = false,
                 answer => {
-                    let held = answer?;
-                    match BusDirectory::open_at(root_fd, name.to_owned(), path.clone()) {
-                        Err(FileError::NotFound { .. }) => {}
-                        directory => return Ok((directory?, held)),
-                    }
+                    let (held, fd) = answer?;
+                    let directory = BusDirectory::new(root_fd, name.to_owned(), path, fd)?;
+                    return opened(directory, held);
                 }
             },
             Err(errno) => return Err(failed("inspect", &path, errno).into()),
@@ -123,7 +124,7 @@ fn create_held(
                     match order.build_in_place(&directory) {
                         // What looked like an empty mount point was a bus that is being removed.
                         Err(_) if !directory.is_still_named() => vanishes = false,
-                        held => return held.map(|held| (directory, held)),
+                        held => return opened(directory, held?),
                     }
                 }
             },
@@ -137,6 +138,12 @@ fn create_held(
     Err(FileError::Busy { path }.into())
 }
 
+/// Opens a bus through what its creator holds. That takes no descriptor, so it cannot fail for lack of one.
+fn opened(directory: BusDirectory, held: Held) -> Result<(BusDirectory, RingFile), OpenError> {
+    let ring = RingFile::of_new(&directory, held)?;
+    Ok((directory, ring))
+}
+
 /// What to create, and where.
 struct Order<'a> {
     settings: &'a Settings,
@@ -145,7 +152,7 @@ struct Order<'a> {
 }
 
 impl Order<'_> {
-    fn build_and_rename(&self, root: &OwnedFd, name: &str) -> Result<Held, OpenError> {
+    fn build_and_rename(&self, root: &OwnedFd, name: &str) -> Result<(Held, OwnedFd), OpenError> {
         self.check_space(root)?;
         let failed = |errno| self.failed("create", errno, root);
         let staged = StagedBus::new(root, name).map_err(failed)?;
@@ -168,7 +175,7 @@ impl Order<'_> {
         hook::point(CrashPoint::BeforeRename);
 
         match staged.rename_to(name) {
-            Ok(()) => Ok(held),
+            Ok(directory) => Ok((held, directory)),
             Err(Errno::EXIST) => Err(OpenError::AlreadyExists { path: self.path.to_owned() }),
             Err(errno) => Err(failed(errno)),
         }
@@ -211,8 +218,14 @@ impl Order<'_> {
             Err(errno) => return Err(self.failed("create", errno, directory.dirfd())),
         }
         hook::point(CrashPoint::BeforeRename);
-        self.make_missing(directory, &header, mode)?;
-        Ok(held)
+        match self.make_missing(directory, &header, mode) {
+            Ok(()) => Ok(held),
+            Err(error) => {
+                // The directory was there before.
+                remove_unused(directory, &held);
+                Err(error)
+            }
+        }
     }
 
     /// Opens the new `ring` with `open` and takes its shared bus lock.

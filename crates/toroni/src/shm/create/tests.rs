@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 const COMPLETE: [&str; 4] = ["publishers", "readers", "ring", "sockets"];
 
 fn make(root: &TempDir, settings: &Settings) -> Result<BusDirectory, OpenError> {
-    create(root.path(), "bus", settings, &Permissions::default())
+    create(root.path(), "bus", settings, &Permissions::default()).map(|(directory, _)| directory)
 }
 
 fn open_or_make(root: &TempDir) -> (BusDirectory, RingFile, bool) {
@@ -101,6 +101,14 @@ fn file_systems_that_are_full_or_read_only() {
             assert!(matches!(answer, Err(OpenError::NoInodes { .. })) == (inodes < 6), "{inodes}");
             assert_eq!(root.names().len(), usize::from(inodes == 6));
         }
+        for inodes in 2..7 {
+            let _mount = mount_tmpfs(root.path(), &format!("size=1m,nr_inodes={inodes}"), 0);
+            std::fs::create_dir(root.path().join("bus")).unwrap();
+            let is_complete = make(&root, &small()).is_ok();
+            let left = names(&root.path().join("bus"));
+            assert_eq!(left, if is_complete { &COMPLETE[..] } else { &[] }, "{inodes}");
+            assert_eq!(is_complete, inodes == 6);
+        }
         let _mount = mount_tmpfs(root.path(), "size=64k", 0);
         assert!(matches!(make(&root, &small()), Err(OpenError::NoSpace { available: 65536, .. })));
         assert!(root.names().is_empty());
@@ -128,6 +136,66 @@ fn a_limit_of_file_sizes_is_an_error() {
         }
         assert!(names(&root.path().join("bus")).is_empty());
     });
+}
+
+/// Whichever descriptor is missing, a creation that fails leaves nothing, and one that succeeds has opened the bus.
+#[test]
+fn a_creation_that_runs_out_of_descriptors_leaves_nothing() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    in_own_process(
+        "shm::create::tests::a_creation_that_runs_out_of_descriptors_leaves_nothing",
+        || {
+            let root = TempDir::new();
+            let bus = root.path().join("bus");
+            let maximum = getrlimit(Resource::Nofile).maximum;
+            let limit = |current| {
+                setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum }).unwrap();
+            };
+            type Creating = fn(&TempDir) -> Result<(BusDirectory, RingFile), OpenError>;
+            let ways: [Creating; 2] = [
+                |root| create(root.path(), "bus", &small(), &Permissions::default()),
+                |root| {
+                    let made =
+                        open_or_create(root.path(), "bus", &small(), &Permissions::default());
+                    made.map(|(directory, ring, _)| (directory, ring))
+                },
+            ];
+            for in_place in [false, true] {
+                for way in ways {
+                    if in_place {
+                        std::fs::create_dir(&bus).unwrap();
+                    }
+                    let mut failures = 0;
+                    let made = (3..40).find_map(|descriptors| {
+                        limit(descriptors);
+                        let answer = way(&root);
+                        limit(40);
+                        let Err(error) = answer else { return answer.ok() };
+                        assert!(error.to_string().contains("Too many open files"), "{error}");
+                        let left = if in_place { names(&bus) } else { root.names() };
+                        assert!(left.is_empty(), "with {descriptors}: {left:?}");
+                        failures += 1;
+                        None
+                    });
+                    assert!(failures > 2, "the limit was not reached");
+                    assert_eq!(names(&bus), COMPLETE);
+                    let (directory, ring) = made.unwrap();
+                    take_back(&directory, &ring);
+                    assert!(root.names().is_empty());
+                }
+            }
+        },
+    );
+}
+
+#[test]
+fn a_bus_that_others_have_opened_is_not_taken_back() {
+    let root = TempDir::new();
+    let (directory, ring) = create(root.path(), "bus", &small(), &Permissions::default()).unwrap();
+    let other = open(root.path(), "bus").unwrap();
+    take_back(&directory, &ring);
+    assert_eq!(names(directory.path()), COMPLETE);
+    drop(other);
 }
 
 /// Checks what each role can open of a bus made for two groups.
@@ -225,7 +293,7 @@ fn the_umask_counts_unless_a_mode_is_given() {
         let root = TempDir::new();
         let bus = make(&root, &small()).unwrap();
         let permissions = Permissions { mode: Some(0o666), ..Permissions::default() };
-        let open = create(root.path(), "open", &small(), &permissions).unwrap();
+        let (open, _) = create(root.path(), "open", &small(), &permissions).unwrap();
         let mode = |bus: &BusDirectory, name| {
             bus.path().join(name).metadata().unwrap().permissions().mode() & 0o777
         };
@@ -342,7 +410,7 @@ fn a_mode_is_not_widened_by_a_list_of_the_directory() {
         Permissions { mode: Some(0o660), ..Permissions::default() },
         Permissions { writers: Some(61001), ..Permissions::default() },
     ] {
-        let bus = create(root.path(), "bus", &small(), &permissions).unwrap();
+        let (bus, _) = create(root.path(), "bus", &small(), &permissions).unwrap();
         for name in ["", "ring", "publishers", "readers", "sockets"] {
             let path = bus.path().join(name);
             let mut found = [0_u8; 256];
