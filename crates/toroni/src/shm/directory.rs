@@ -392,6 +392,13 @@ pub(super) fn is_on_disk(file: impl AsFd) -> io::Result<bool> {
     Ok(!IN_MEMORY.iter().any(|memory| i128::from(*memory) == i128::from(kind)))
 }
 
+/// Returns whether a file or directory is in an overlay of several directories.
+pub(super) fn is_in_overlay(file: impl AsFd) -> bool {
+    // From linux/magic.h.
+    const OVERLAYFS: i64 = 0x794c_7630;
+    rustix::fs::fstatfs(file).is_ok_and(|system| i128::from(system.f_type) == i128::from(OVERLAYFS))
+}
+
 /// Returns the error for a failed system call, if no better one is known.
 pub(super) fn failed(action: &'static str, path: &Path, error: impl Into<io::Error>) -> FileError {
     let source = error.into();

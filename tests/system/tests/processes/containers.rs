@@ -2,7 +2,7 @@
 //! of buses mounted at a place of their own.
 
 use crate::support::container::{Container, program_in};
-use crate::support::{can_mount, is_root, run};
+use crate::support::{can_mount, is_root, run, script_in_mounts, skip};
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::Stdio;
 use std::time::Duration;
@@ -41,6 +41,37 @@ fn messages_go_from_container_to_container() {
         assert_eq!(finished.stdout, b"a\tfrom one\na\tfrom two\na\tfrom the host\n", "{notify}");
         root.assert_clean_leaves_nothing();
     }
+}
+
+/// The image has a bus. A subscriber opens it before any process has written to it.
+#[test]
+fn a_bus_in_an_image_is_one_bus_for_all_processes_of_its_container() {
+    let test = "a_bus_in_an_image_is_one_bus_for_all_processes_of_its_container";
+    if !can_run(test) {
+        return;
+    }
+    let _watchdog = Watchdog::start("containers", Duration::from_secs(200));
+    let root = TempRoot::new();
+    // The files are complete when the image is, so it is made in a file system of its own.
+    let script = r#"
+cd "$1"; program=$2
+mount -t tmpfs none . && mkdir lower upper work container || exit 98
+"$program" --dir lower create b --capacity 64KiB || exit 1
+mount -t overlay none -o lowerdir=lower,upperdir=upper,workdir=work container || exit 99
+in_container() { "$program" --dir container --bus b "$@"; }
+mkfifo ready
+in_container sub --count 2 --timeout 60 --wait block --ready-fd 3 3> ready > received &
+read -r line < ready
+in_container pub a one && in_container pub a two || exit 1
+wait $! || exit 1
+cat received"#;
+    let buses = root.buses();
+    let arguments = [buses.as_os_str(), system_tests::program::path().as_os_str()];
+    let outcome = run(script_in_mounts(script, &arguments));
+    if outcome.code == Some(99) {
+        return skip(test, "this process may not mount an overlay");
+    }
+    assert!(outcome.succeeded().ends_with("a\tone\na\ttwo\n"), "{outcome:?}");
 }
 
 /// A publisher stops while it holds the lock, others see that it lives, and it is killed: all in

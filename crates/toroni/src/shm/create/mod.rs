@@ -39,9 +39,26 @@ use std::time::Duration;
 /// it.
 pub(crate) fn open(root: &Path, name: &str) -> Result<(BusDirectory, RingFile), OpenError> {
     let directory = BusDirectory::open(root, name)?;
+    bring_up(&directory);
     let ring = RingFile::open(&directory, Protection::Read)?;
     complete(&directory, &ring)?;
     Ok((directory, ring))
+}
+
+/// Brings the files of a bus in an overlay (overlayfs) to its upper layer, before this process reads them.
+///
+/// A bus that is part of an image lies in a lower layer. The kernel copies a file to the upper layer when a process first
+/// opens it for writing. A process that has opened it for reading before keeps the file below: a subscriber would
+/// receive nothing, and a publisher would see no subscriber. Nothing shows in which layer a file is, so this opens each for
+/// writing. A process that may not do that relies on one that did so before it.
+fn bring_up(directory: &BusDirectory) {
+    if !directory::is_in_overlay(directory.dirfd()) {
+        return;
+    }
+    for file in [BusFile::Ring, BusFile::Publishers, BusFile::Readers] {
+        // If it cannot be opened at all, that is reported when it is needed.
+        let _ = directory.open_file(file, Protection::Write);
+    }
 }
 
 /// Opens a bus, or creates it if it does not exist. The result is `true` if this call created it.
