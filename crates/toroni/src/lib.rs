@@ -96,10 +96,10 @@ pub(crate) mod topic;
 pub use bus::proactor;
 #[cfg(not(loom))]
 pub use bus::{
-    Arrived, Borrowed, Bus, BusConfig, BusId, BusStats, Entry, Exclusive, ExclusiveTopic, InPlace,
-    Inlet, InletTopic, Interrupter, Limit, LockOwner, Message, Publisher, PublisherStats, Reopened,
-    Router, Start, Subscriber, SubscriberBuilder, SubscriberSlotStats, SubscriberStats, TopicStats,
-    WaitStrategy, admin,
+    Arrived, Borrowed, Bus, BusConfig, BusId, BusStats, Continue, Entry, Exclusive, ExclusiveTopic,
+    InPlace, Inlet, InletTopic, Interrupter, Limit, LockOwner, Message, Publisher, PublisherStats,
+    Reopened, Router, Start, Subscriber, SubscriberBuilder, SubscriberSlotStats, SubscriberStats,
+    TopicStats, WaitStrategy, admin,
 };
 pub use error::{
     BurstError, Corrupt, DirectoryError, ExclusiveError, FileError, Forked, HoldError, InvalidName,

@@ -78,6 +78,8 @@ pub enum Operation {
         gating: bool,
         /// Whether it passes over what comes from elsewhere.
         local_only: bool,
+        /// Whether it continues with the newest message after a loss.
+        newest: bool,
         /// See [`Operation`].
         die_at: u8,
     },
@@ -295,8 +297,9 @@ impl Operation {
                     1 => Start::Oldest,
                     _ => Start::Back(a),
                 };
-                let (gating, local_only) = (c % 4 != 1, d % 8 == 1);
-                Self::Subscribe { reader: who, start, patterns: b, gating, local_only, die_at }
+                let (gating, local_only, newest) = (c % 4 != 1, d % 8 == 1, d % 8 > 5);
+                let patterns = b;
+                Self::Subscribe { reader: who, start, patterns, gating, local_only, newest, die_at }
             }
             14 if how % 2 == 0 => Self::Unsubscribe { reader: who, die_at },
             14 => Self::Close { writer: who, die_at },

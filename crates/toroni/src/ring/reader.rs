@@ -276,6 +276,12 @@ impl Cursor {
             .filter(|entry| ring.is_intact(entry.position))
     }
 
+    /// Returns the newest entry of the index before `position`, if there is one.
+    pub(crate) fn before(ring: Ring<'_>, position: u64) -> Option<Self> {
+        let reserved = ring.control.reserved.0.load(Ordering::Relaxed);
+        newest_entry(ring, position.checked_sub(ALIGNMENT)?, reserved).map(Self::of)
+    }
+
     fn of(start: RecordStart) -> Self {
         Self { position: start.position, sequence: start.sequence }
     }

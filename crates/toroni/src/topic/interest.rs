@@ -25,16 +25,23 @@ pub(crate) struct Interest {
     answers: Vec<u8>,
     /// Whether messages with an origin do not match.
     local_only: bool,
+    /// If it is to be asked about each message: the answers, which [`Self::answer`] does not find there.
+    withheld: Option<Vec<u8>>,
 }
 
 impl Interest {
     pub(crate) fn new(patterns: PatternSet) -> Self {
-        Self { patterns, answers: Vec::new(), local_only: false }
+        Self { patterns, answers: Vec::new(), local_only: false, withheld: None }
     }
 
     /// Sets whether messages with an origin do not match.
     pub(crate) fn local_only(self, local_only: bool) -> Self {
         Self { local_only, answers: Vec::new(), ..self }
+    }
+
+    /// Sets whether [`Self::answer`] never has an answer, so that the caller decides about each message.
+    pub(crate) fn undecided(self, undecided: bool) -> Self {
+        Self { answers: Vec::new(), withheld: undecided.then(Vec::new), ..self }
     }
 
     pub(crate) fn is_local_only(&self) -> bool {
@@ -45,6 +52,9 @@ impl Interest {
     pub(crate) fn add(&mut self, pattern: Pattern) {
         self.patterns.push(pattern);
         self.answers.clear();
+        if let Some(withheld) = &mut self.withheld {
+            withheld.clear();
+        }
     }
 
     pub(crate) fn patterns(&self) -> &PatternSet {
@@ -67,6 +77,11 @@ impl Interest {
     #[cold]
     pub(crate) fn fill(&mut self, tag: Tag, topic_cache: &TopicCache) -> Option<bool> {
         let id = tag.topic();
+        if let Some(known) = self.withheld.as_ref().and_then(|withheld| withheld.get(id.index()))
+            && *known & KNOWN != 0
+        {
+            return Some(is_mine(*known, tag));
+        }
         let topic = topic_cache.name(id)?.as_str();
         let mut answers = KNOWN;
         if self.patterns.matches(topic) {
@@ -78,10 +93,11 @@ impl Interest {
         if !self.local_only {
             answers |= (answers & (MINE | MINE_TO_DESCENDANTS)) << WITH_ORIGIN;
         }
-        if self.answers.len() <= id.index() {
-            self.answers.resize(id.index() + 1, 0);
+        let cache = self.withheld.as_mut().unwrap_or(&mut self.answers);
+        if cache.len() <= id.index() {
+            cache.resize(id.index() + 1, 0);
         }
-        self.answers[id.index()] = answers;
+        cache[id.index()] = answers;
         Some(is_mine(answers, tag))
     }
 

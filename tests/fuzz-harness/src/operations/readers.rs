@@ -5,9 +5,9 @@ use super::state::{Note, State};
 use super::writers::topics;
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use toroni::{Borrowed, Message, Origin, ReceiveError, Subscriber, SubscriberError};
+use toroni::{Borrowed, Continue, Message, Origin, ReceiveError, Subscriber, SubscriberError};
 use toroni_oracle::topics::{intersect, matches, matches_descendants};
-use toroni_oracle::{By, Model, NoSuchStart, Policy, Start, body, record_bytes};
+use toroni_oracle::{By, Model, NoSuchStart, Policy, RecordStart, Start, body, record_bytes};
 
 const MOMENT: Duration = Duration::from_micros(30);
 /// The most bytes of small records that a subscriber copies out of the ring at once. It delivers these copies even if
@@ -34,6 +34,7 @@ pub(super) struct Wish {
     pub(super) patterns: u8,
     pub(super) gating: bool,
     pub(super) local_only: bool,
+    pub(super) newest: bool,
 }
 
 /// A subscriber, and where it is.
@@ -42,6 +43,8 @@ pub(super) struct Reader {
     patterns: &'static [&'static str],
     pub(super) gating: bool,
     local_only: bool,
+    /// It continues with the newest message after a loss.
+    newest: bool,
     /// The number of the message that it looks at next.
     next: u64,
     /// Messages before this may have left the ring for it.
@@ -87,7 +90,7 @@ impl Reader {
 
 impl State {
     pub(super) fn subscribe(&mut self, number: usize, wish: Wish, die_at: u8) {
-        let Wish { start, patterns, gating, local_only } = wish;
+        let Wish { start, patterns, gating, local_only, newest } = wish;
         self.unsubscribe(number, 0);
         let patterns = PATTERNS[usize::from(patterns) % PATTERNS.len()];
         let (start, expected) = match start {
@@ -109,6 +112,9 @@ impl State {
             }
         };
         let mut builder = self.bus.subscriber().start(start).gating(gating).local_only(local_only);
+        if newest {
+            builder = builder.after_loss(Continue::Newest);
+        }
         for pattern in patterns {
             builder = builder.pattern(*pattern);
         }
@@ -126,6 +132,7 @@ impl State {
                     patterns,
                     gating,
                     local_only,
+                    newest,
                     next,
                     taken: next,
                     told,
@@ -235,7 +242,7 @@ impl Reader {
                 Step::Loss
             }
             Err(ReceiveError::Lapped { lost_messages, lost_bytes }) => {
-                let to = model.resumption(state.margin());
+                let to = self.resumption(state, topics);
                 let from = to.sequence.checked_sub(lost_messages).unwrap();
                 let first = expected.unwrap_or(count);
                 assert!(
@@ -291,7 +298,25 @@ impl Reader {
     /// Has received the message or the loss of this number.
     fn pass(&mut self, model: &Model, number: u64) {
         self.next = number + 1;
-        self.taken = self.taken.max(behind_window(model, number));
+        // One that wants the newest takes each message by itself.
+        let taken = if self.newest { self.next } else { behind_window(model, number) };
+        self.taken = self.taken.max(taken);
+    }
+
+    /// Where it continues after it was lapped.
+    fn resumption(&self, state: &State, topics: &[String]) -> RecordStart {
+        let model = &state.model;
+        let oldest = model.resumption(state.margin());
+        if !self.newest {
+            return oldest;
+        }
+        let end = model.stored_end();
+        let is_wanted = |number: &u64| {
+            let note = &state.notes[usize::try_from(*number).unwrap()];
+            note.loss.is_none() && self.wants(note, topics)
+        };
+        let newest = (oldest.sequence..end.sequence).rev().find(is_wanted);
+        newest.map_or(end, |sequence| RecordStart { sequence, position: model.start(sequence) })
     }
 
     /// Whether there was a message, which is compared with what it should be.

@@ -177,8 +177,16 @@ impl State {
             Operation::Receive { reader, most, by, die_at } => {
                 self.receive((reader % READERS).into(), most, by, die_at);
             }
-            Operation::Subscribe { reader, start, patterns, gating, local_only, die_at } => {
-                let wish = Wish { start, patterns, gating, local_only };
+            Operation::Subscribe {
+                reader,
+                start,
+                patterns,
+                gating,
+                local_only,
+                newest,
+                die_at,
+            } => {
+                let wish = Wish { start, patterns, gating, local_only, newest };
                 self.subscribe((reader % READERS).into(), wish, die_at);
             }
             Operation::Unsubscribe { reader, die_at } => {
@@ -210,7 +218,8 @@ impl State {
         self.writers.push(None);
         self.readers.push(None);
         self.bridges.push(None);
-        let wish = Wish { start: Start::Oldest, patterns: 0, gating: true, local_only: false };
+        let start = Start::Oldest;
+        let wish = Wish { start, patterns: 0, gating: true, local_only: false, newest: false };
         self.subscribe(READERS.into(), wish, 0);
         self.receive_all(READERS.into());
         // Before and after the exclusive publisher, if there is one, gives up.

@@ -5,6 +5,7 @@
 use super::WaitStrategy;
 use super::claim::{ReaderClaim, Subscribing};
 use super::decision::{Decision, never_still};
+use super::freshness::Freshness;
 use super::subscriber::Subscriber;
 use crate::bus::Bus;
 use crate::bus::views::ring_of;
@@ -14,6 +15,7 @@ use crate::ring::layout::READER_GATES;
 use crate::ring::reader::{Cursor, NoSuchStart};
 use crate::topic::interest::Interest;
 use crate::topic::{Pattern, PatternSet};
+use std::time::Duration;
 
 /// Where in the stream a subscriber begins.
 ///
@@ -52,6 +54,17 @@ pub enum Start {
     Sequence(u64),
 }
 
+/// Where a subscriber continues after it has lost messages ([`ReceiveError::Lapped`](crate::ReceiveError::Lapped)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Continue {
+    /// With the oldest message that it can still read, and then all that follow. The default.
+    #[default]
+    Oldest,
+    /// With the newest message that matches its patterns. If there is none, it continues with the next one that is published.
+    Newest,
+}
+
 /// Makes a subscriber with options. [`Bus::subscriber`] returns the builder.
 ///
 /// ```
@@ -85,6 +98,8 @@ pub struct SubscriberBuilder {
     name: Option<String>,
     wait: WaitStrategy,
     local_only: bool,
+    after_loss: Continue,
+    max_age: Option<Duration>,
 }
 
 impl SubscriberBuilder {
@@ -97,6 +112,8 @@ impl SubscriberBuilder {
             name: None,
             wait: WaitStrategy::default(),
             local_only: false,
+            after_loss: Continue::default(),
+            max_age: None,
         }
     }
 
@@ -141,6 +158,33 @@ impl SubscriberBuilder {
         self
     }
 
+    /// Sets where it continues after publishers have overtaken it. Default: [`Continue::Oldest`].
+    ///
+    /// Choose [`Continue::Newest`] if only the newest message counts. Otherwise a subscriber that was overtaken first reads
+    /// all old messages that are left. The loss that it gets
+    /// ([`ReceiveError::Lapped`](crate::ReceiveError::Lapped)) counts all messages that it passes over, overwritten or not.
+    /// Such a subscriber takes small messages out of the ring one by one, so each costs it more.
+    ///
+    /// It changes nothing as long as nothing is lost: a subscriber that publishers wait for reads each message, however late.
+    pub fn after_loss(mut self, after_loss: Continue) -> Self {
+        self.after_loss = after_loss;
+        self
+    }
+
+    /// Sets how old a message may be when it is received. Older ones are passed over, and counted
+    /// ([`SubscriberStats::stale`](crate::SubscriberStats::stale)). Default: any age.
+    ///
+    /// The age is the time of CLOCK_REALTIME less the time at which the message was stamped
+    /// ([`BusConfig::timestamps`](crate::BusConfig::timestamps)), or first published elsewhere. Messages without a stamp, or
+    /// with one in the future, are received. If the clock is set forward, messages look older for once, and if
+    /// it is set back, younger. Between hosts, the age is as right as their clocks agree.
+    ///
+    /// Each message costs such a subscriber more, and messages that it reads in place come one by one.
+    pub fn max_age(mut self, max_age: Duration) -> Self {
+        self.max_age = Some(max_age);
+        self
+    }
+
     /// Makes the subscriber. It receives what is published from now on, or from the start that was set.
     ///
     /// # Errors
@@ -165,7 +209,8 @@ impl SubscriberBuilder {
         let cursor =
             join(&subscribing, &claim, self.start, flags).inspect_err(|_| claim.leave())?;
         let interest = Interest::new(patterns).local_only(self.local_only);
-        Ok(Subscriber::new(claim, cursor, interest, self.wait)?)
+        let freshness = Freshness::new(self.after_loss, self.max_age);
+        Ok(Subscriber::new(claim, cursor, interest, freshness, self.wait)?)
     }
 }
 

@@ -9,6 +9,7 @@
 //!                     waits for free space
 //! waiting             how it waits for a message
 //! backoff, claim, decision, descriptor, interrupter, message, stream
+//! freshness           what it does with old messages; a part of reading
 //! ```
 //!
 //! `subscriber` and `receive` implement one type, [`Subscriber`]: its public methods, and their steps. So do
@@ -20,6 +21,7 @@ mod claim;
 mod column;
 mod decision;
 mod descriptor;
+mod freshness;
 mod hold;
 mod in_place;
 mod interrupter;
@@ -36,13 +38,11 @@ mod tests;
 pub(super) mod waiting;
 
 pub use backoff::WaitStrategy;
-pub use builder::{Start, SubscriberBuilder};
+pub use builder::{Continue, Start, SubscriberBuilder};
 pub(super) use claim::Subscribing;
 pub use in_place::{Borrowed, InPlace};
 pub use interrupter::Interrupter;
 pub use message::Message;
 pub use progress::SubscriberStats;
-#[cfg(feature = "proactor")]
-pub(super) use reading::Body;
 pub use router::Router;
 pub use subscriber::Subscriber;

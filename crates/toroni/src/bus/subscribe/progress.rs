@@ -37,6 +37,9 @@ pub struct SubscriberStats {
     /// Messages that were lost on the way to this bus: the sum of what these losses state
     /// ([`Lost::messages`]), exact or not.
     pub lost_on_the_way: u64,
+    /// Messages that were too old when it received them, and that it passed over
+    /// ([`SubscriberBuilder::max_age`](crate::SubscriberBuilder::max_age)).
+    pub stale: u64,
 }
 
 impl SubscriberStats {

@@ -2,6 +2,7 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+use super::freshness::Freshness;
 use super::message::{Received, tag_locates_payload};
 use crate::bus::views::{ring_of, table_of};
 use crate::error::Corrupt;
@@ -23,8 +24,11 @@ pub(super) struct Reading {
     pub(super) cursor: Cursor,
     pub(super) interest: Interest,
     pub(super) received: Received,
+    pub(super) freshness: Freshness,
+    /// How messages are copied that are not wanted in place: [`Body::Whole`] or [`Body::Alone`].
+    pub(super) body: Body,
     /// How many bytes away from being overwritten a lapped reader resumes.
-    margin: u64,
+    pub(super) margin: u64,
 }
 
 /// Why a subscriber receives no message at its place in the stream, although there is a record.
@@ -45,17 +49,26 @@ impl From<Interrupted> for Halted {
 #[derive(Clone, Copy)]
 pub(in crate::bus) enum Body {
     Whole,
+    /// The same, and no message is taken out of the ring before it is wanted.
+    Alone,
     /// Nothing; or, if the tag does not say how many bytes the extensions have, as many as they can have.
     InPlace,
 }
 
 impl Reading {
-    pub(super) fn new(cursor: Cursor, interest: Interest, settings: &Settings) -> Self {
+    pub(super) fn new(
+        cursor: Cursor,
+        interest: Interest,
+        freshness: Freshness,
+        settings: &Settings,
+    ) -> Self {
         // Without a margin, the reader would be lapped again at once: by a writer that never waits, and also by one
         // that has not yet seen that it has to wait for this reader again.
         let overwrites = settings.policy == Policy::Overwrite;
         let margin = if overwrites { settings.capacity / 4 } else { settings.capacity / 8 };
-        Self { cursor, interest, received: Received::default(), margin }
+        let interest = interest.undecided(freshness.has_max_age());
+        let body = freshness.body();
+        Self { cursor, interest, received: Received::default(), freshness, body, margin }
     }
 
     /// Returns where the next message is that is handed out.
@@ -133,7 +146,7 @@ impl Reading {
         }
         match body {
             Body::Whole => Ok(self.received.read_ahead.fill(&mut self.cursor, ring_of(segment))?),
-            Body::InPlace => Ok(false),
+            Body::Alone | Body::InPlace => Ok(false),
         }
     }
 
@@ -149,16 +162,10 @@ impl Reading {
         let scratch = self.received.read_ahead.set(seen);
         self.received.in_place = matches!(body, Body::InPlace);
         match body {
-            Body::Whole => self.cursor.copy(ring, seen, scratch),
+            Body::Whole | Body::Alone => self.cursor.copy(ring, seen, scratch),
             Body::InPlace if tag_locates_payload(seen) => Ok(()),
             Body::InPlace => self.cursor.copy_front(ring, seen, MAX_EXTENSIONS_BYTES, scratch),
         }
-    }
-
-    /// Moves a lapped reader to the oldest message that it can still read. Returns the messages and bytes
-    /// that it lost.
-    pub(super) fn resume(&mut self, segment: &RingSegment) -> Result<(u64, u64), Corrupt> {
-        self.cursor.resume(ring_of(segment), self.margin)
     }
 
     /// Returns whether a message with this tag is for this subscriber: the one that the read-ahead has
@@ -184,13 +191,12 @@ impl Reading {
     #[cold]
     fn decide(&mut self, segment: &RingSegment, in_ring: Option<&Seen>) -> Result<bool, Halted> {
         let seen = in_ring.copied().unwrap_or_else(|| self.received.read_ahead.last());
-        let tag = Tag::from_raw(seen.tag);
-        let decided = if tag.is_loss() {
-            self.decide_loss(segment, &seen, in_ring.is_some())
-        } else if tag.topic() == TopicId::INLINE {
-            self.decide_inline(segment, &seen, in_ring.is_some()).map_err(Halted::from)
-        } else {
-            self.decide_interned(segment, tag, &seen).map_err(Halted::from)
+        let decided = match self.matches(segment, &seen, in_ring.is_some()) {
+            Ok(true) if in_ring.is_some() => match self.is_stale(segment, &seen) {
+                Ok(is_stale) => Ok(!is_stale),
+                Err(interrupted) => Err(interrupted.into()),
+            },
+            decided => decided,
         };
         if matches!(decided, Err(Halted::Interrupted(Interrupted::Corrupt(_)) | Halted::Lost(_)))
             && in_ring.is_some()
@@ -198,6 +204,23 @@ impl Reading {
             self.cursor.advance(&seen);
         }
         decided
+    }
+
+    /// Returns whether a record matches the patterns, whatever the cache says, or the loss that it is.
+    pub(super) fn matches(
+        &mut self,
+        segment: &RingSegment,
+        seen: &Seen,
+        in_ring: bool,
+    ) -> Result<bool, Halted> {
+        let tag = Tag::from_raw(seen.tag);
+        if tag.is_loss() {
+            self.decide_loss(segment, seen, in_ring)
+        } else if tag.topic() == TopicId::INLINE {
+            self.decide_inline(segment, seen, in_ring).map_err(Halted::from)
+        } else {
+            self.decide_interned(segment, tag, seen).map_err(Halted::from)
+        }
     }
 
     /// Returns a loss that concerns this subscriber as an error, and false for any other one.

@@ -5,6 +5,7 @@
 use super::backoff::WaitStrategy;
 use super::claim::ReaderClaim;
 use super::column::Column;
+use super::freshness::Freshness;
 use super::in_place::{Borrowed, InPlace};
 use super::interrupter::Interrupter;
 use super::message::Message;
@@ -65,13 +66,14 @@ impl Subscriber {
         claim: ReaderClaim,
         cursor: Cursor,
         interest: Interest,
+        freshness: Freshness,
         strategy: WaitStrategy,
     ) -> Result<Self, FileError> {
         let subscribing = claim.subscribing.clone();
         let settings = &subscribing.ring.header().settings;
         let mut subscriber = Self {
             stamp: ForkStamp::now(),
-            reading: Reading::new(cursor, interest, settings),
+            reading: Reading::new(cursor, interest, freshness, settings),
             progress: Progress::new(&claim, cursor),
             waiting: Waiting::new(strategy, settings.notify),
             column: Column::default(),
@@ -117,7 +119,7 @@ impl Subscriber {
 
     #[inline(never)]
     fn receive_slowly(&mut self) -> Result<Message<'_>, ReceiveError> {
-        while !self.next(Body::Whole)? {
+        while !self.next(self.reading.body)? {
             self.wait(None)?;
         }
         Ok(self.last())
@@ -137,7 +139,7 @@ impl Subscriber {
 
     #[inline(never)]
     fn try_receive_slowly(&mut self) -> Result<Option<Message<'_>>, ReceiveError> {
-        Ok(if self.try_next(Body::Whole)? { Some(self.last()) } else { None })
+        Ok(if self.try_next(self.reading.body)? { Some(self.last()) } else { None })
     }
 
     /// Receives the next message. Returns `None` if there is none within `timeout`.
@@ -171,7 +173,7 @@ impl Subscriber {
         let Some(deadline) = Instant::now().checked_add(timeout) else {
             return self.receive().map(Some);
         };
-        while !self.next(Body::Whole)? {
+        while !self.next(self.reading.body)? {
             if Instant::now() >= deadline {
                 return Ok(None);
             }
@@ -350,7 +352,7 @@ impl Subscriber {
             // A subscriber with much to read is always ready, and would never give its thread to other
             // tasks.
             tokio::task::coop::consume_budget().await;
-            if self.try_next(Body::Whole)? {
+            if self.try_next(self.reading.body)? {
                 return Ok(self.last());
             }
             if let Some(readiness) = &self.waiting.readiness {
@@ -515,7 +517,13 @@ impl Subscriber {
     /// Returns what it has seen so far.
     #[must_use]
     pub fn stats(&self) -> SubscriberStats {
-        self.progress.counts
+        SubscriberStats { stale: self.reading.freshness.stale, ..self.progress.counts }
+    }
+
+    /// Returns how messages are copied that are not wanted in place.
+    #[cfg(feature = "proactor")]
+    pub(in crate::bus) fn body(&self) -> Body {
+        self.reading.body
     }
 
     /// Returns the number of its slot, as `toroni info` shows it.

@@ -517,3 +517,152 @@ fn a_tokio_task_learns_of_losses_at_their_place() {
         publishing.join().unwrap();
     });
 }
+
+/// A message of 40 bytes, which goes through a read-ahead, or of 3000, which does not.
+fn payload(letter: u8, length: usize) -> Vec<u8> {
+    vec![letter; length]
+}
+
+#[test]
+fn each_form_continues_with_the_newest_message_of_its_topics_after_a_loss() {
+    for (form, call) in FORMS {
+        for length in [40, 3000] {
+            let root = TempDir::new();
+            let config = BusConfig::new().directory(root.path()).capacity(64 << 10);
+            let bus = config.policy(Policy::Overwrite).open("b").unwrap();
+            let wanted = bus.publisher("wanted").unwrap();
+            let other = bus.publisher("other").unwrap();
+            let builder = bus.subscriber().pattern("wanted").after_loss(Continue::Newest);
+            let mut subscriber = builder.build().unwrap();
+            for _ in 0..3 {
+                wanted.publish(payload(1, length)).unwrap();
+            }
+            // Some would be read ahead.
+            let first = subscriber.receive().unwrap();
+            assert_eq!((first.sequence(), first.payload()), (0, &payload(1, length)[..]));
+            let mut newest = 0;
+            for _ in 0..3 * (64 << 10) / length {
+                newest = wanted.publish(payload(2, length)).unwrap();
+                other.publish(payload(3, length)).unwrap();
+            }
+            publish_lost(&bus, &lost(1, &["wanted"]));
+            let events = drain(&mut subscriber, call);
+            let expected = [
+                Event::Lapped(newest - 1),
+                Event::Message(payload(2, length), newest),
+                Event::Lost(lost(1, &["wanted"])),
+            ];
+            assert_eq!(events, expected, "{form}, {length}");
+            let stats = subscriber.stats();
+            assert_eq!((stats.received, stats.lost_messages, stats.lapses), (2, newest - 1, 1));
+
+            // Now there is none of its topic.
+            for _ in 0..3 * (64 << 10) / length {
+                other.publish(payload(3, length)).unwrap();
+            }
+            let end = bus.stats().unwrap().sequence;
+            let passed = end - (newest + 3);
+            assert_eq!(drain(&mut subscriber, call), [Event::Lapped(passed)], "{form}, {length}");
+            assert_eq!((subscriber.sequence(), subscriber.lag_bytes()), (end, 0));
+            wanted.publish(payload(4, length)).unwrap();
+            let events = drain(&mut subscriber, call);
+            assert_eq!(events, [Event::Message(payload(4, length), end)], "{form}, {length}");
+        }
+    }
+}
+
+/// Topics that travel with the messages, and losses as the newest records.
+#[test]
+fn the_newest_message_may_have_an_inline_topic_and_is_no_loss() {
+    for (form, call) in FORMS {
+        let root = TempDir::new();
+        let config = BusConfig::new().directory(root.path()).capacity(64 << 10);
+        let bus = config.policy(Policy::Overwrite).open("b").unwrap();
+        let builder = bus.subscriber().pattern("a/*").after_loss(Continue::Newest);
+        let mut subscriber = builder.build().unwrap();
+        let inline = |topic| Extensions { inline_topic: Some(topic), ..Extensions::default() };
+        for number in 0..200 {
+            publish_message(&bus, "", false, &inline("a/b"), &payload(number, 1000));
+            publish_message(&bus, "", false, &inline("c"), &payload(0, 1000));
+            publish_lost(&bus, &lost(1, &["a/b"]));
+        }
+        let events = drain(&mut subscriber, call);
+        let expected = [
+            Event::Lapped(3 * 199),
+            Event::Message(payload(199, 1000), 3 * 199),
+            Event::Lost(lost(1, &["a/b"])),
+        ];
+        assert_eq!(events, expected, "{form}");
+    }
+}
+
+#[test]
+fn each_form_passes_over_messages_that_are_too_old() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    for (form, call) in FORMS {
+        for length in [40, 600] {
+            let root = TempDir::new();
+            let bus = open(&root);
+            let build = |max_age| {
+                bus.subscriber().pattern("a").pattern("in/*").max_age(max_age).build().unwrap()
+            };
+            let (mut minute, mut always) = (build(MINUTE), build(Duration::MAX));
+            let now_ns = || crate::bus::clock::realtime_ns();
+            let hour = 60 * u64::try_from(MINUTE.as_nanos()).unwrap();
+            let stamped = |timestamp_ns| Extensions { timestamp_ns, ..Extensions::default() };
+            for _ in 0..2 {
+                for (letter, stamp) in [
+                    (1, None),
+                    (2, Some(now_ns())),
+                    (3, Some(now_ns() - hour)),
+                    (4, Some(now_ns() + hour)),
+                    (5, Some(0)),
+                    (6, Some(u64::MAX)),
+                ] {
+                    let extensions = stamped(stamp);
+                    publish_message(&bus, "a", false, &extensions, &payload(letter, length));
+                    publish_message(&bus, "b", false, &extensions, &payload(9, length));
+                    let inline = Extensions { inline_topic: Some("in/line"), ..extensions };
+                    publish_message(&bus, "", false, &inline, &payload(letter, length));
+                    let elsewhere = Extensions { origin: with_origin().origin, ..inline };
+                    publish_message(&bus, "", false, &elsewhere, &payload(letter, length));
+                }
+                publish_lost(&bus, &lost(1, &["a"]));
+            }
+            let letters = |subscriber: &mut Subscriber| -> Vec<u8> {
+                let letter = |event: &Event| match event {
+                    Event::Message(payload, _) => payload[0],
+                    Event::Lost(_) => 0,
+                    other => panic!("{other:?}"),
+                };
+                drain(subscriber, call).iter().map(letter).collect()
+            };
+            let fresh = [1, 1, 1, 2, 2, 2, 4, 4, 4, 6, 6, 6, 0].repeat(2);
+            assert_eq!(letters(&mut minute), fresh, "{form}, {length}");
+            assert_eq!((minute.stats().received, minute.stats().stale), (24, 12), "{form}");
+            assert_eq!(minute.lag_bytes(), 0);
+            assert_eq!(letters(&mut always).len(), 38, "{form}, {length}");
+            assert_eq!(always.stats().stale, 0);
+        }
+    }
+}
+
+/// What is too old is neither received nor lost when the newest message is searched.
+#[test]
+fn a_message_that_is_too_old_is_not_counted_twice() {
+    let root = TempDir::new();
+    let config = BusConfig::new().directory(root.path()).capacity(64 << 10);
+    let bus = config.policy(Policy::Overwrite).open("b").unwrap();
+    let builder = bus.subscriber().pattern("a").after_loss(Continue::Newest);
+    let mut subscriber = builder.max_age(LONG).build().unwrap();
+    let old = Extensions { timestamp_ns: Some(0), ..Extensions::default() };
+    for _ in 0..200 {
+        publish_message(&bus, "a", false, &old, &[7; 1000]);
+    }
+    assert!(matches!(
+        subscriber.try_receive(),
+        Err(ReceiveError::Lapped { lost_messages: 199, .. })
+    ));
+    assert!(subscriber.try_receive().unwrap().is_none());
+    assert_eq!((subscriber.stats().stale, subscriber.stats().lost_messages), (1, 199));
+}
