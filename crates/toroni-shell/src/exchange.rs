@@ -33,6 +33,9 @@ struct Written<'a> {
     /// Time of publication in nanoseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     timestamp_ns: Option<String>,
+    /// Time from publication to receipt, if both are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    age_ns: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     to_descendants: bool,
     /// `base64` if the payload is not UTF-8.
@@ -155,12 +158,15 @@ pub struct Shown<'a> {
     pub origin: Option<Origin>,
     /// Time of publication in nanoseconds since 1970.
     pub stamp: Option<u64>,
+    /// Nanoseconds from then until it was received; negative if the clock of the publisher is ahead.
+    pub age: Option<i64>,
     /// Whether it goes to the topics below its own, too.
     pub to_descendants: bool,
 }
 
 impl<'a> From<&Message<'a>> for Shown<'a> {
     fn from(message: &Message<'a>) -> Self {
+        let stamp = message.timestamp().and_then(nanoseconds);
         Self {
             topic: message.topic(),
             payload: message.payload(),
@@ -168,7 +174,8 @@ impl<'a> From<&Message<'a>> for Shown<'a> {
             sequence: message.sequence(),
             number: message.number(),
             origin: message.origin(),
-            stamp: message.timestamp().and_then(nanoseconds),
+            stamp,
+            age: stamp.map(|stamp| age(stamp, now_ns())),
             to_descendants: message.to_descendants(),
         }
     }
@@ -196,6 +203,7 @@ pub fn write(message: &Shown<'_>, with_topic: bool, into: &mut Vec<u8>) {
             length: bytes.len(),
             timestamp: stamp.map(human::rfc3339),
             timestamp_ns: stamp.map(|stamp| stamp.to_string()),
+            age_ns: message.age.map(|age| age.to_string()),
             to_descendants: message.to_descendants,
             encoding,
             payload,
@@ -222,6 +230,12 @@ pub fn base64(bytes: &[u8]) -> String {
 pub fn nanoseconds(time: SystemTime) -> Option<u64> {
     let since = time.duration_since(UNIX_EPOCH).ok()?;
     u64::try_from(since.as_nanos()).ok()
+}
+
+/// Returns the nanoseconds from one time to another, as far as they fit.
+fn age(stamp: u64, now: u64) -> i64 {
+    let apart = i64::try_from(now.abs_diff(stamp)).unwrap_or(i64::MAX);
+    if now < stamp { apart.saturating_neg() } else { apart }
 }
 
 /// Returns the time of day in nanoseconds since 1970.

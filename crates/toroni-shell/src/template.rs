@@ -26,11 +26,12 @@ enum Field {
     Position,
     Time,
     Nanoseconds,
+    Age,
     Descendants,
 }
 
 /// All letters. The help of `toroni sub` lists them as well.
-const LETTERS: [(char, Field, &str); 10] = [
+const LETTERS: [(char, Field, &str); 11] = [
     ('t', Field::Topic, "topic"),
     ('p', Field::Payload, "payload"),
     ('x', Field::Hex, "payload in hexadecimal digits"),
@@ -40,6 +41,7 @@ const LETTERS: [(char, Field, &str); 10] = [
     ('o', Field::Position, "position in the stream"),
     ('T', Field::Time, "time of publication (RFC 3339, UTC), or -"),
     ('n', Field::Nanoseconds, "time of publication in nanoseconds since 1970, or -"),
+    ('A', Field::Age, "nanoseconds from publication to receipt, or -"),
     ('d', Field::Descendants, "1 if published to descendants, else 0"),
 ];
 
@@ -110,6 +112,10 @@ impl Field {
             },
             Self::Nanoseconds => match stamp {
                 Some(stamp) => write_text(stamp, into),
+                None => into.push(b'-'),
+            },
+            Self::Age => match message.age {
+                Some(age) => write_text(age, into),
                 None => into.push(b'-'),
             },
             Self::Descendants => write_text(u8::from(message.to_descendants), into),
@@ -185,6 +191,26 @@ mod tests {
             Template::parse("\\xff\\0\\e\\\\\\r\\n"),
             Ok(Template(vec![Part::Literal(vec![0xff, 0, 0x1b, b'\\', b'\r', b'\n'])]))
         );
+    }
+
+    #[test]
+    fn the_age_is_a_number_or_a_dash() {
+        for (age, text) in [(Some(1_500), "1500;"), (Some(-3), "-3;"), (None, "-;")] {
+            let shown = Shown {
+                topic: "a",
+                payload: &[],
+                position: None,
+                sequence: 0,
+                number: None,
+                origin: None,
+                stamp: None,
+                age,
+                to_descendants: false,
+            };
+            let mut written = Vec::new();
+            Template::parse("%A;").unwrap().write(&shown, false, &mut written);
+            assert_eq!(String::from_utf8(written).unwrap(), text);
+        }
     }
 
     #[test]

@@ -118,6 +118,29 @@ fn json_shows_times_and_descendants() {
     assert!(text.ends_with(&format!(".{:09}Z", stamp % 1_000_000_000)), "{text} {stamp}");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     assert!(now.as_nanos().abs_diff(stamp) < 3_600_000_000_000, "{stamp}");
+    let age: i128 = found["age_ns"].as_str().unwrap().parse().unwrap();
+    assert!(age.unsigned_abs() < 3_600_000_000_000, "{age}");
+    buses.succeed(&["pub", "plant", "unstamped"]);
+    let unstamped = &json_lines(lines(&buses, &["--json"]).as_bytes())[1];
+    assert!(unstamped.get("age_ns").is_none(), "{unstamped}");
+}
+
+/// What sleeps in between only makes the messages older.
+#[test]
+fn messages_that_are_too_old_are_passed_over() {
+    let buses = Buses::new();
+    for (payload, options) in [("old", &["--timestamps"][..]), ("unstamped", &[])] {
+        buses.succeed(&[&["pub", "a", payload], options].concat());
+    }
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let aged = lines(&buses, &["-F", "%A", "a"]);
+    let age: u64 = aged.lines().next().unwrap().parse().unwrap();
+    assert!(age >= 20_000_000 && aged.ends_with("\n-\n"), "{aged}");
+    let all = ["sub", "--from", "oldest", "--timeout", "100ms", "--payload-only", "--max-age"];
+    let fresh = buses.run(&[&all[..], &["10ms", "--verbose"]].concat());
+    assert_eq!(String::from_utf8_lossy(&fresh.stdout), "unstamped\n");
+    assert!(String::from_utf8_lossy(&fresh.stderr).contains("0 lost, 1 too old"), "{fresh:?}");
+    assert_eq!(buses.run(&[&all[..], &["1h"]].concat()).stdout, b"old\nunstamped\n");
 }
 
 #[test]

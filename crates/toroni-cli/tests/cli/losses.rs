@@ -27,6 +27,16 @@ fn strict_ends_with_3() {
 }
 
 #[test]
+fn newest_continues_with_the_last_message_and_counts_all_others() {
+    let buses = Buses::new();
+    let output = overwhelmed(&buses, &["--json", "--newest", "--count", "1", "t"]).finish();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let lines = json_lines(&output.stdout);
+    let [lapse, last] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!((&lapse["lost"]["messages"], &last["payload"]), (&json!("150"), &json!("the last")));
+}
+
+#[test]
 fn without_strict_sub_continues() {
     let buses = Buses::new();
     let mut subscriber = overwhelmed(&buses, &["--json"]);

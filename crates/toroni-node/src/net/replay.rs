@@ -254,6 +254,7 @@ impl Inbox for Printed {
             number: None,
             origin: None,
             stamp: start.published.map(|time| time.ns()),
+            age: None,
             to_descendants: start.to_descendants,
         };
         if self.failure.is_none() {

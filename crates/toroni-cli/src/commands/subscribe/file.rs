@@ -93,6 +93,7 @@ fn print_all(
                 origin,
                 // Equal times: the message had no stamp.
                 stamp: (item.publish_time != item.log_time).then_some(item.publish_time),
+                age: None,
                 to_descendants: matches!(target, Target::Topic { to_descendants: true, .. }),
             })?;
             printed = printed.saturating_add(1);

@@ -11,7 +11,7 @@ use crate::opening::{self, Awaited};
 use history::{History, Kept};
 use options::Subscribe;
 use std::time::Instant;
-use toroni::{Message, ReceiveError, Start, Subscriber};
+use toroni::{Continue, Message, ReceiveError, Start, Subscriber};
 use toroni_shell::exchange::{Lapse, Loss};
 use toroni_shell::failure::Failure;
 use toroni_shell::location::BusLocation;
@@ -63,6 +63,12 @@ pub(crate) fn run(location: &BusLocation, arguments: Subscribe) -> Result<(), Fa
         .gating(!arguments.no_gate)
         .name(arguments.name.as_str())
         .wait(arguments.wait.into());
+    if arguments.newest {
+        builder = builder.after_loss(Continue::Newest);
+    }
+    if let Some(max_age) = arguments.max_age {
+        builder = builder.max_age(max_age);
+    }
     for pattern in &patterns {
         builder = builder.pattern(pattern.as_str());
     }
@@ -91,8 +97,12 @@ pub(crate) fn run(location: &BusLocation, arguments: Subscribe) -> Result<(), Fa
     // Whatever ended it, print what was received.
     let flushed = run.printer.output.flush();
     if arguments.verbose {
+        let stale = match subscriber.stats().stale {
+            0 => String::new(),
+            stale => format!(", {} too old", human::count(stale)),
+        };
         note::remark(&format!(
-            "printed {} in {}, {} lost",
+            "printed {} in {}, {} lost{stale}",
             human::counted(run.printed, "message"),
             human::duration(started.elapsed()),
             human::count(run.lost),

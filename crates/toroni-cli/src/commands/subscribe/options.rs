@@ -17,6 +17,7 @@ use toroni_shell::template::Template;
   toroni sub --from sequence:4711                    message 4711 and all after it
   toroni sub --last 5 -n 5 -t 1s 'alarm/**'          the newest five that are still in the ring
   toroni sub -F '%T %t %l' 'plant/**'                time, topic and length of each message
+  toroni sub --newest --max-age 100ms 'pose/*'       only messages that are still fresh
   toroni sub --json | toroni -b copy pub --json      copy all topics to the bus copy
   toroni sub --file day.mcap 'alarm/**'              print a recording
   toroni sub --strict > capture                      exit code 3 at the first loss
@@ -36,6 +37,7 @@ Letters of --template:
   %o  position in the stream
   %T  time of publication (RFC 3339, UTC), or -
   %n  time of publication in nanoseconds since 1970, or -
+  %A  nanoseconds from publication to receipt, or -
   %d  1 if published to descendants, else 0
   %%  a percent sign
 
@@ -71,6 +73,12 @@ pub(crate) struct Subscribe {
     /// Never make publishers wait for this subscriber; it may lose messages instead
     #[arg(long)]
     pub(crate) no_gate: bool,
+    /// After a loss, continue with the newest matching message instead of the oldest that is left; the loss counts all that it passes over
+    #[arg(long)]
+    pub(crate) newest: bool,
+    /// Pass over messages that are older than this when they are received, if their publisher stamps them (pub --timestamps): seconds, or a number with a unit, such as 100ms
+    #[arg(long, value_name = "AGE", value_parser = parse_interval)]
+    pub(crate) max_age: Option<Duration>,
     /// If the bus does not exist, create it with the default settings instead of waiting for it
     #[arg(long)]
     pub(crate) create: bool,
@@ -85,7 +93,7 @@ pub(crate) struct Subscribe {
     pub(crate) timeout: Option<Duration>,
     /// Print a recording (an MCAP file) instead of a bus
     #[cfg(feature = "record")]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "last", "no_gate", "create", "wait", "timeout", "ready_fd", "name"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "last", "no_gate", "newest", "max_age", "create", "wait", "timeout", "ready_fd", "name"])]
     pub(crate) file: Option<std::path::PathBuf>,
     /// Do not report losses on standard error
     #[arg(short, long)]
