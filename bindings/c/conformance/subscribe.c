@@ -18,7 +18,8 @@ static void check(int status) {
 
 /* Receives the next message in the way that `mode` names. Returns TORONI_NO_MESSAGE if it must be called again. */
 static int next(const char *mode, toroni_message *message) {
-    if (strcmp(mode, "receive") == 0 || strcmp(mode, "hold") == 0) return toroni_receive(subscriber, message);
+    if (strcmp(mode, "receive") == 0 || strcmp(mode, "hold") == 0 || strcmp(mode, "newest") == 0)
+        return toroni_receive(subscriber, message);
     if (strcmp(mode, "timeout") == 0) return toroni_receive_timeout(subscriber, 100000000, message);
     if (strcmp(mode, "in-place") == 0) {
         const int status = toroni_next_in_place(subscriber, message);
@@ -34,7 +35,7 @@ static int next(const char *mode, toroni_message *message) {
         }
         return status;
     }
-    fputs("MODE is receive, timeout, in-place, descriptor or hold\n", stderr);
+    fputs("MODE is receive, timeout, in-place, descriptor, hold or newest\n", stderr);
     exit(1);
 }
 
@@ -66,6 +67,8 @@ static void show_origin(const toroni_origin *origin) {
 
 int main(int count, char **arguments) {
     toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
+    toroni_subscriber_options subscribing = TORONI_SUBSCRIBER_OPTIONS_INIT;
+    const char *pattern;
     toroni_bus *bus;
     toroni_message message;
     toroni_subscriber_stats seen;
@@ -75,7 +78,13 @@ int main(int count, char **arguments) {
     wanted = strtoull(arguments[3], NULL, 10);
     options.existence = TORONI_OPEN_EXISTING;
     check(toroni_bus_open(arguments[1], &options, &bus));
-    check(toroni_bus_subscribe(bus, arguments[2], &subscriber));
+    pattern = arguments[2];
+    subscribing.patterns = &pattern, subscribing.pattern_count = 1;
+    if (strcmp(arguments[4], "newest") == 0) {
+        subscribing.after_loss = TORONI_CONTINUE_NEWEST;
+        subscribing.max_age_ns = 3600000000000u;
+    }
+    check(toroni_bus_subscribe_with(bus, &subscribing, &subscriber));
     puts("ready");
     fflush(stdout);
     wait_for_line();

@@ -622,6 +622,12 @@ enum {
     TORONI_WAIT_BLOCK = 3    /* sleep at once: least processor time */
 };
 
+/* toroni_subscriber_options.after_loss: where the subscriber continues after TORONI_LAPPED */
+enum {
+    TORONI_CONTINUE_OLDEST = 0, /* with the oldest message that it can still read */
+    TORONI_CONTINUE_NEWEST = 1  /* with the newest one that matches; toroni_loss counts all that it passes over */
+};
+
 /* Options for toroni_bus_subscribe_with. Initialise them with TORONI_SUBSCRIBER_OPTIONS_INIT. */
 typedef struct toroni_subscriber_options {
     size_t struct_size;
@@ -635,11 +641,15 @@ typedef struct toroni_subscriber_options {
     int local_only;              /* not 0: it passes over messages with an origin, and over losses from elsewhere, as a
                                     program needs that sends the messages of the bus to other places */
     const char *name;            /* in `toroni info`; NULL: the participant_name of the bus */
+    uint64_t max_age_ns;         /* it passes over messages whose timestamp is longer ago than this when it receives
+                                    them; those without a timestamp are received; 0: any age */
+    int after_loss;              /* TORONI_CONTINUE_... */
+    int reserved;
 } toroni_subscriber_options;
 
-#define TORONI_SUBSCRIBER_OPTIONS_INIT                                    \
-    {                                                                     \
-        sizeof(toroni_subscriber_options), NULL, 0, 0, 0, 0, 0, 0, 0, NULL \
+#define TORONI_SUBSCRIBER_OPTIONS_INIT                                             \
+    {                                                                              \
+        sizeof(toroni_subscriber_options), NULL, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0 \
     }
 
 /* toroni_message.flags */
@@ -680,7 +690,8 @@ typedef struct toroni_subscriber_stats {
     uint64_t lapses;        /* how often that happened */
     uint64_t losses;        /* how often it returned TORONI_LOST */
     uint64_t lost_on_the_way; /* the sum of toroni_lost.messages of these losses */
-    uint64_t reserved[3];
+    uint64_t stale;         /* messages that were older than max_age_ns, and that it passed over */
+    uint64_t reserved[2];
 } toroni_subscriber_stats;
 
 /* Subscribes to one pattern, in which `*` matches one segment of a topic and `**` any number of segments. Receives

@@ -11,7 +11,8 @@ use crate::status::{Failure, Outcome, Status, catch_panics, catch_panics_or};
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int};
 use std::os::fd::AsRawFd;
-use toroni::{InPlace, Interrupter, ReceiveError, Start, Subscriber, WaitStrategy};
+use std::time::Duration;
+use toroni::{Continue, InPlace, Interrupter, ReceiveError, Start, Subscriber, WaitStrategy};
 
 pub struct toroni_subscriber {
     /// Separate from the rest, which another thread may be using.
@@ -59,6 +60,9 @@ pub struct toroni_subscriber_options {
     pub not_gating: c_int,
     pub local_only: c_int,
     pub name: *const c_char,
+    pub max_age_ns: u64,
+    pub after_loss: c_int,
+    pub reserved: c_int,
 }
 
 // SAFETY: all fields are numbers and pointers; a test checks the layout.
@@ -74,7 +78,8 @@ pub struct toroni_subscriber_stats {
     pub lapses: u64,
     pub losses: u64,
     pub lost_on_the_way: u64,
-    pub reserved: [u64; 3],
+    pub stale: u64,
+    pub reserved: [u64; 2],
 }
 
 impl From<toroni::SubscriberStats> for toroni_subscriber_stats {
@@ -85,7 +90,8 @@ impl From<toroni::SubscriberStats> for toroni_subscriber_stats {
             lapses: seen.lapses,
             losses: seen.losses,
             lost_on_the_way: seen.lost_on_the_way,
-            reserved: [0; 3],
+            stale: seen.stale,
+            reserved: [0; 2],
         }
     }
 }
@@ -239,6 +245,17 @@ unsafe fn subscribe(
         3 => WaitStrategy::Block,
         other => return Err(unknown("wait", other)),
     });
+    builder = builder.after_loss(match options.after_loss {
+        0 => Continue::Oldest,
+        1 => Continue::Newest,
+        other => return Err(unknown("after_loss", other)),
+    });
+    if options.reserved != 0 {
+        return Err(unknown("reserved", options.reserved));
+    }
+    if options.max_age_ns != 0 {
+        builder = builder.max_age(Duration::from_nanos(options.max_age_ns));
+    }
     // SAFETY: as above.
     if let Some(name) = unsafe { optional_string(options.name, "the name") }? {
         builder = builder.name(name);

@@ -175,6 +175,7 @@ layouts! {
     toroni_bytes { data length }
     toroni_subscriber_options {
         struct_size patterns pattern_count start wait position sequence not_gating local_only name
+        max_age_ns after_loss reserved
     }
     toroni_message {
         payload payload_length topic topic_length sequence position next_position timestamp_ns number origin
@@ -190,7 +191,7 @@ layouts! {
     toroni_sent { number series reserved }
     toroni_echo { number outcome reserved }
     toroni_loss { messages bytes }
-    toroni_subscriber_stats { received lost_messages lapses losses lost_on_the_way reserved }
+    toroni_subscriber_stats { received lost_messages lapses losses lost_on_the_way stale reserved }
     toroni_bus_stats {
         capacity topic_table_bytes tail sequence oldest_position created_ns policy lock notify topics
         max_publishers max_subscribers max_arrivals persistent on_disk sees_publishers sees_subscribers multicast_address

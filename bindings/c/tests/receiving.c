@@ -265,6 +265,54 @@ void losses_are_exact(void) {
     toroni_bus_close(bus);
 }
 
+void old_messages_are_passed_over(void) {
+    toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
+    toroni_subscriber_options wanted = TORONI_SUBSCRIBER_OPTIONS_INIT;
+    const char *pattern = "t";
+    toroni_bus *bus;
+    toroni_publisher *publisher;
+    toroni_subscriber *newest, *fresh, *refused;
+    toroni_message message;
+    toroni_loss loss;
+    toroni_subscriber_stats seen;
+    char payload[1024] = {0};
+    int i;
+    options.capacity = 1 << 16, options.policy.kind = TORONI_POLICY_OVERWRITE;
+    options.flags = TORONI_FLAG_TIMESTAMPS;
+    bus = open_bus(&options);
+    OK(toroni_bus_publisher(bus, "t", NULL, &publisher));
+    wanted.patterns = &pattern, wanted.pattern_count = 1;
+    wanted.max_age_ns = 1;
+    OK(toroni_bus_subscribe_with(bus, &wanted, &fresh));
+    wanted.max_age_ns = 3600 * SECOND, wanted.after_loss = TORONI_CONTINUE_NEWEST;
+    OK(toroni_bus_subscribe_with(bus, &wanted, &newest));
+    for (i = 0; i < 200; i++) OK(toroni_publish(publisher, payload, sizeof payload));
+    RETURNS(TORONI_LAPPED, toroni_receive(newest, &message));
+    OK(toroni_subscriber_last_loss(newest, &loss));
+    CHECK(loss.messages == 199 && loss.bytes == 199 * (1024 + 8 + 8));
+    OK(toroni_receive(newest, &message));
+    CHECK(message.sequence == 199);
+    RETURNS(TORONI_NO_MESSAGE, toroni_try_receive(newest, &message));
+    OK(toroni_subscriber_get_stats(newest, &seen));
+    CHECK(seen.received == 1 && seen.lost_messages == 199 && seen.stale == 0);
+
+    RETURNS(TORONI_LAPPED, toroni_try_receive(fresh, &message));
+    OK(toroni_subscriber_last_loss(fresh, &loss));
+    CHECK(loss.messages < 199);
+    RETURNS(TORONI_NO_MESSAGE, toroni_try_receive(fresh, &message));
+    OK(toroni_subscriber_get_stats(fresh, &seen));
+    CHECK(seen.received == 0 && seen.lost_messages == loss.messages && seen.stale == 200 - loss.messages);
+
+    wanted.after_loss = 2;
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &wanted, &refused));
+    wanted.after_loss = 0, wanted.reserved = 1;
+    RETURNS(TORONI_INVALID_ARGUMENT, toroni_bus_subscribe_with(bus, &wanted, &refused));
+    toroni_subscriber_close(newest);
+    toroni_subscriber_close(fresh);
+    toroni_publisher_close(publisher);
+    toroni_bus_close(bus);
+}
+
 void messages_in_place_are_validated(void) {
     toroni_bus *bus = small_bus();
     toroni_publisher *publisher;

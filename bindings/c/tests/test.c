@@ -48,6 +48,7 @@ void statistics_list_participants(void);
 void statistics_name_the_lock_owner(void);
 void multicast_groups_are_chosen_and_reported(void);
 void a_child_of_fork_gets_an_error(void);
+void old_messages_are_passed_over(void);
 void handlers_are_called_in_order(void);
 void a_router_is_not_entered_twice(void);
 void a_router_runs_until_interrupted(void);
@@ -108,6 +109,7 @@ static const struct {
     TEST(statistics_name_the_lock_owner),
     TEST(multicast_groups_are_chosen_and_reported),
     TEST(a_child_of_fork_gets_an_error),
+    TEST(old_messages_are_passed_over),
     TEST(handlers_are_called_in_order),
     TEST(a_router_is_not_entered_twice),
     TEST(a_router_runs_until_interrupted),

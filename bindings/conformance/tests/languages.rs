@@ -160,6 +160,30 @@ fn all_languages_report_losses_alike() {
     }
 }
 
+/// Each continues with the last message, and counts all others as lost.
+#[test]
+fn all_languages_continue_with_the_newest_message() {
+    const COUNT: u64 = 400;
+    let fixture = Fixture::new();
+    let config = fixture.config().capacity(64 << 10).policy(Policy::Overwrite);
+    let bus = config.open("newest").unwrap();
+    let receivers = process::languages().map(|language| {
+        (language, fixture.subscribe(language, "newest", "**", COUNT + 1, "newest"))
+    });
+    let mut receivers: Vec<(Language, Process)> = receivers.collect();
+    let publisher = bus.publisher("data").unwrap();
+    (0..COUNT).for_each(|_| _ = publisher.publish([7; 1000]).unwrap());
+    bus.publisher("end").unwrap().publish(b"").unwrap();
+    for (language, receiver) in &mut receivers {
+        receiver.go();
+        let lines = receiver.ends();
+        let [lost, end, done] = &lines[..] else { panic!("{language:?}: {lines:?}") };
+        assert!(lost.starts_with(&format!("lost\t{COUNT}\t")), "{language:?}: {lost}");
+        assert!(end.starts_with(&format!("message\t{COUNT}\tend\t0\t")), "{language:?}: {end}");
+        assert_eq!(*done, format!("done\t1\t{COUNT}\t1"), "{language:?}");
+    }
+}
+
 #[test]
 fn a_killed_process_harms_no_other() {
     let fixture = Fixture::new();

@@ -52,7 +52,7 @@ private:
 
 // Receives until all expected messages have arrived. Throws if messages were lost.
 void receive(toroni::subscriber &subscriber, const std::string &mode, printer &out) {
-    if (mode == "receive") {
+    if (mode == "receive" || mode == "newest") {
         if (out.is_done()) return;
         for (const toroni::message message : subscriber) {
             out.message(message, hash(message.payload()));
@@ -84,7 +84,7 @@ void receive(toroni::subscriber &subscriber, const std::string &mode, printer &o
             pollfd watched{subscriber.fd(), POLLIN, 0};
             poll(&watched, 1, -1);
         } else {
-            throw std::invalid_argument("MODE is receive, timeout, in-place, descriptor or hold");
+            throw std::invalid_argument("MODE is receive, timeout, in-place, descriptor, hold or newest");
         }
     }
 }
@@ -104,7 +104,13 @@ void subscribe(const std::vector<std::string> &arguments) {
     toroni::open_options options;
     options.existence = TORONI_OPEN_EXISTING;
     const toroni::bus bus(arguments[0], options);
-    toroni::subscriber subscriber(bus, arguments[1]);
+    toroni::subscriber_options subscribing;
+    subscribing.patterns = {arguments[1]};
+    if (arguments[3] == "newest") {
+        subscribing.after_loss = TORONI_CONTINUE_NEWEST;
+        subscribing.max_age = std::chrono::hours(1);
+    }
+    toroni::subscriber subscriber(bus, subscribing);
     std::cout << "ready" << std::endl;
     wait_for_line();
 

@@ -1169,6 +1169,9 @@ struct subscriber_options {
     bool gating = true;         // whether publishers wait for this subscriber
     bool local_only = false;    // whether it passes over messages with an origin, and losses from elsewhere
     std::optional<std::string> name;
+    int after_loss = TORONI_CONTINUE_OLDEST; // where it continues after lapped
+    // It passes over messages whose timestamp is longer ago when it receives them. Without it: any age.
+    std::optional<std::chrono::nanoseconds> max_age = {};
 };
 
 namespace detail {
@@ -1274,7 +1277,8 @@ public:
     // Subscribes to one pattern, or with options.
     subscriber(const bus &bus, const std::string &pattern)
         : subscriber(bus, subscriber_options{
-                              {pattern}, TORONI_START_LATEST, TORONI_WAIT_BACKOFF, 0, 0, true, false, {}}) {}
+                              {pattern}, TORONI_START_LATEST, TORONI_WAIT_BACKOFF, 0, 0, true, false, {},
+                              TORONI_CONTINUE_OLDEST, {}}) {}
     subscriber(const bus &bus, const subscriber_options &options)
         : subscriber(open(bus, options, std::nothrow).value()) {}
 
@@ -1291,6 +1295,9 @@ public:
         given.not_gating = !options.gating;
         given.local_only = options.local_only;
         given.name = detail::or_null(options.name);
+        given.after_loss = options.after_loss;
+        // The C library takes 0 for any age.
+        if (options.max_age) given.max_age_ns = std::max<std::int64_t>(options.max_age->count(), 1);
         toroni_subscriber *handle = nullptr;
         const int status = toroni_bus_subscribe_with(bus.get(), &given, &handle);
         if (status != TORONI_OK) return detail::last_failure(status);

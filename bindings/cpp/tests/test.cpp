@@ -646,6 +646,27 @@ void losses_are_exact() {
     CHECK(second.try_receive_in_place(std::nothrow).value().has_value());
 }
 
+void old_messages_are_passed_over() {
+    toroni::open_options options;
+    options.capacity = 1 << 16;
+    options.policy = toroni::policy::overwrite();
+    options.flags = TORONI_FLAG_TIMESTAMPS;
+    const toroni::bus bus = open_bus("old", options);
+    toroni::subscriber_options wanted;
+    wanted.patterns = {"t"};
+    wanted.max_age = 0ns;
+    toroni::subscriber fresh(bus, wanted);
+    wanted.max_age = 1h;
+    wanted.after_loss = TORONI_CONTINUE_NEWEST;
+    toroni::subscriber newest(bus, wanted);
+    const toroni::publisher publisher(bus, "t");
+    for (int i = 0; i < 200; ++i) publisher.publish(std::vector<char>(1024));
+    CHECK(thrown_by<toroni::lapped>([&] { newest.receive(); }).loss().messages == 199);
+    CHECK(newest.receive().sequence() == 199 && !newest.try_receive());
+    const auto lost = thrown_by<toroni::lapped>([&] { fresh.try_receive(); }).loss().messages;
+    CHECK(!fresh.try_receive() && fresh.stats().stale == 200 - lost);
+}
+
 // One subscriber has received a message, but not all; the other has never received.
 void a_thread_that_publishes_to_itself_gets_an_error() {
     toroni::open_options options;
@@ -887,6 +908,7 @@ int main() {
         {"a_range_ends_when_it_is_interrupted", a_range_ends_when_it_is_interrupted},
         {"iterators_meet_the_standard", iterators_meet_the_standard},
         {"losses_are_exact", losses_are_exact},
+        {"old_messages_are_passed_over", old_messages_are_passed_over},
         {"a_thread_that_publishes_to_itself_gets_an_error", a_thread_that_publishes_to_itself_gets_an_error},
         {"runs_are_iterated_and_validated", runs_are_iterated_and_validated},
         {"a_run_is_not_mistaken_for_the_next_one", a_run_is_not_mistaken_for_the_next_one},

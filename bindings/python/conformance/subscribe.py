@@ -32,6 +32,7 @@ class Receiver:
         modes = {
             "receive": self.receive,
             "hold": self.receive,
+            "newest": self.receive,
             "timeout": self.wait,
             "in-place": self.in_place,
             "descriptor": self.poll,
@@ -67,7 +68,11 @@ class Receiver:
 
 def main() -> None:
     bus_name, pattern, count, mode = sys.argv[1:]
-    subscriber = toroni.Bus.open_existing(bus_name).subscribe(pattern)
+    bus = toroni.Bus.open_existing(bus_name)
+    if mode == "newest":
+        subscriber = bus.subscribe(pattern, after_loss="newest", max_age=3600)
+    else:
+        subscriber = bus.subscribe(pattern)
     receiver = Receiver(subscriber, mode)
     print("ready", flush=True)
     sys.stdin.readline()

@@ -180,8 +180,12 @@ impl Bus {
     ///     time and occupies a processor; "yield" polls and lets other threads run in between; "block" sleeps at once
     /// local_only: whether it passes over messages with an origin, and over losses from elsewhere, as a program needs
     ///     that sends the messages of the bus to other places
+    /// after_loss: where it continues after Lapped: "oldest" (default), with the oldest message that it can still read,
+    ///     or "newest", with the newest one that matches; Lapped counts all that it passes over
+    /// max_age: seconds; messages whose timestamp is longer ago when they are received are passed over, and counted as
+    ///     stale by stats(). Those without a timestamp are received. None: any age
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (*patterns, start=None, gating=true, name=None, wait="backoff", local_only=false))]
+    #[pyo3(signature = (*patterns, start=None, gating=true, name=None, wait="backoff", local_only=false, after_loss="oldest", max_age=None))]
     fn subscribe(
         &self,
         py: Python<'_>,
@@ -191,6 +195,8 @@ impl Bus {
         name: Option<String>,
         wait: &str,
         local_only: bool,
+        after_loss: &str,
+        max_age: Option<f64>,
     ) -> PyResult<Subscriber> {
         let wait = settings::wait(py, wait)?;
         let mut builder =
@@ -199,6 +205,10 @@ impl Bus {
             for pattern in settings::strings("a pattern", &argument)? {
                 builder = builder.pattern(pattern);
             }
+        }
+        builder = builder.after_loss(settings::after_loss(py, after_loss)?);
+        if let Some(max_age) = max_age {
+            builder = builder.max_age(settings::seconds(py, "max_age", max_age)?);
         }
         if let Some(start) = start {
             builder = builder.start(settings::start("start", start)?);

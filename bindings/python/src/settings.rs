@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use std::path::PathBuf;
 use std::time::Duration;
-use toroni::{LockKind, NotifyKind, Start, WaitStrategy};
+use toroni::{Continue, LockKind, NotifyKind, Start, WaitStrategy};
 
 /// What publishers do when the ring is full because a subscriber is slow.
 ///
@@ -261,6 +261,11 @@ pub(crate) fn wait(py: Python<'_>, value: &str) -> PyResult<WaitStrategy> {
         ],
         "",
     )
+}
+
+pub(crate) fn after_loss(py: Python<'_>, value: &str) -> PyResult<Continue> {
+    let words = [("oldest", Continue::Oldest), ("newest", Continue::Newest)];
+    word(py, "after_loss", value, &words, "")
 }
 
 /// Converts `"latest"`, `"oldest"`, the position of a message, or `("sequence", n)`.

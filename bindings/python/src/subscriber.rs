@@ -236,6 +236,7 @@ impl Subscriber {
         fields.set_item("lapses", counts.lapses.saturating_add(torn))?;
         fields.set_item("losses", counts.losses)?;
         fields.set_item("lost_on_the_way", counts.lost_on_the_way)?;
+        fields.set_item("stale", counts.stale)?;
         stats::made(py, "SubscriberStats", &fields)
     }
 

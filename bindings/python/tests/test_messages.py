@@ -10,6 +10,7 @@ import gc
 import mmap
 import pickle
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -469,3 +470,40 @@ def test_a_loss_after_messages_is_raised_after_them(hasty: toroni.Bus) -> None:
         assert lost > 0 and got + lost == 3 + 4 * 65536 // length
         assert subscriber.stats().received == got and subscriber.stats().lost_messages == lost
         subscriber.close()
+
+
+def test_a_subscriber_continues_with_the_newest_message(hasty: toroni.Bus) -> None:
+    for receive in ("receive", "receive_many", "receive_into", "iterate"):
+        publisher, subscriber = hasty.publisher("t"), hasty.subscribe("t", after_loss="newest")
+        first = publisher.publish(bytes(100))
+        assert len(subscriber.receive_many(1)) == 1
+        publisher.burst([bytes(100)] * 2000)
+        last = publisher.publish(b"last")
+        with pytest.raises(toroni.Lapped) as raised:
+            subscriber.receive(timeout=0)
+        assert raised.value.lost == last - first - 1
+        if receive == "receive_many":
+            assert [message.payload for message in subscriber.receive_many()] == [b"last"]
+        elif receive == "receive_into":
+            received = subscriber.receive_into(bytearray(100))
+            assert received is not None and received.sequence == last
+        elif receive == "iterate":
+            assert next(subscriber).payload == b"last"
+        else:
+            message = subscriber.receive()
+            assert message is not None and message.payload == b"last"
+        assert subscriber.receive(timeout=0) is None
+        subscriber.close()
+
+
+def test_messages_that_are_too_old_are_passed_over(directory: Path) -> None:
+    with toroni.Bus("stamped", timestamps=True) as bus:
+        fresh, patient = bus.subscribe("t", max_age=0), bus.subscribe("t", max_age=3600)
+        bus.publisher("t").publish(b"x")
+        assert fresh.receive(timeout=0) is None and fresh.stats() == toroni.SubscriberStats(0, 0, 0, stale=1)
+        message = patient.receive()
+        assert message is not None and message.payload == b"x" and patient.stats().stale == 0
+        with pytest.raises(toroni.Invalid, match="max_age is -1"):
+            bus.subscribe("t", max_age=-1)
+        with pytest.raises(toroni.Invalid, match="after_loss"):
+            bus.subscribe("t", after_loss="latest")  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
-use toroni::{BusConfig, ReceiveError, Subscriber};
+use toroni::{BusConfig, Continue, ReceiveError, Subscriber};
 use toroni_conformance::{from_elsewhere, gone, hash, wait_for_go, wait_for_line};
 
 fn main() -> ExitCode {
@@ -22,7 +22,11 @@ fn subscribe(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let [bus, pattern, count, mode] = arguments else {
         return Err("subscribe BUS PATTERN COUNT MODE".into());
     };
-    let mut subscriber = BusConfig::new().open_existing(bus)?.subscribe(pattern)?;
+    let mut builder = BusConfig::new().open_existing(bus)?.subscriber().pattern(pattern);
+    if mode == "newest" {
+        builder = builder.after_loss(Continue::Newest).max_age(Duration::from_secs(3600));
+    }
+    let mut subscriber = builder.build()?;
     wait_for_go()?;
     let mut left: u64 = count.parse()?;
     while left > 0 {
@@ -51,7 +55,7 @@ fn subscribe(arguments: &[String]) -> Result<(), Box<dyn Error>> {
 /// Receives what one call receives.
 fn receive(subscriber: &mut Subscriber, mode: &str, left: &mut u64) -> Result<(), Box<dyn Error>> {
     let message = match mode {
-        "receive" => Some(subscriber.receive()?),
+        "receive" | "newest" => Some(subscriber.receive()?),
         "hold" => return receive_and_hold(subscriber, left),
         "timeout" => subscriber.receive_timeout(Duration::from_millis(100))?,
         "descriptor" => {
@@ -60,7 +64,7 @@ fn receive(subscriber: &mut Subscriber, mode: &str, left: &mut u64) -> Result<()
             subscriber.try_receive()?
         }
         "in-place" => return receive_in_place(subscriber, left),
-        _ => return Err("MODE is receive, timeout, in-place, descriptor or hold".into()),
+        _ => return Err("MODE is receive, timeout, in-place, descriptor, hold or newest".into()),
     };
     if let Some(message) = message {
         let from = from_elsewhere(message.origin(), message.number());

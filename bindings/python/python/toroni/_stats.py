@@ -22,6 +22,8 @@ class SubscriberStats:
     """How often Lost was raised."""
     lost_on_the_way: int = 0
     """The sum of messages of these losses."""
+    stale: int = 0
+    """Messages that were older than max_age, and that it passed over."""
 
 
 @dataclass(frozen=True)

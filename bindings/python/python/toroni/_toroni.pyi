@@ -75,6 +75,8 @@ class _Options(TypedDict, total=False):
     name: str | None
     wait: Literal["spin", "yield", "backoff", "block"]
     local_only: bool
+    after_loss: Literal["oldest", "newest"]
+    max_age: float | None
 
 _Payloads = Iterable[_Bytes] | _Bytes
 _Parts = _Bytes | list[_Bytes] | tuple[_Bytes, ...]
@@ -124,6 +126,8 @@ class Bus:
         name: str | None = None,
         wait: Literal["spin", "yield", "backoff", "block"] = "backoff",
         local_only: bool = False,
+        after_loss: Literal["oldest", "newest"] = "oldest",
+        max_age: float | None = None,
     ) -> Subscriber: ...
     def router(self, **options: Unpack[_Options]) -> Router: ...
     def stats(self) -> BusStats: ...
