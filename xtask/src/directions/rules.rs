@@ -715,6 +715,7 @@ const CHECKED: Checked = Checked {
         "bus/subscribe/claim.rs",
         "bus/subscribe/column.rs",
         "bus/subscribe/decision.rs",
+        "bus/subscribe/freshness.rs",
         "bus/subscribe/hold.rs",
         "bus/subscribe/in_place.rs",
         "bus/subscribe/interrupter.rs",
