@@ -34,8 +34,10 @@ pub(crate) const MOST_BYTES: u64 = 4096;
 pub(crate) const LONGEST_RECORD: u64 = 256 + ALIGNMENT;
 
 /// Private copies of consecutive records.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ReadAhead {
+    /// The size of the longest record that goes through it: [`LONGEST_RECORD`], or 0 if it is turned off.
+    longest: u64,
     scratch: Scratch,
     /// The position of the first byte of `scratch`.
     base: u64,
@@ -53,7 +55,29 @@ pub(crate) struct ReadAhead {
     wanted_words: usize,
 }
 
+impl Default for ReadAhead {
+    fn default() -> Self {
+        Self {
+            longest: LONGEST_RECORD,
+            scratch: Scratch::default(),
+            base: 0,
+            next: 0,
+            end: 0,
+            sequence: 0,
+            header: 0,
+            body: 0,
+            wanted_tag: 0,
+            wanted_words: 0,
+        }
+    }
+}
+
 impl ReadAhead {
+    /// Makes [`Self::fill`] take no records, so that each is copied by itself when it is wanted.
+    pub(crate) fn turn_off(&mut self) {
+        self.longest = 0;
+    }
+
     /// Allocates the memory for the first records and touches it, so that [`Self::fill`] need not.
     #[cold]
     pub(crate) fn reserve(&mut self) {
@@ -86,7 +110,7 @@ impl ReadAhead {
         ring: Ring<'_>,
     ) -> Result<bool, Interrupted> {
         debug_assert!(self.is_empty());
-        let end = end_of_read_ahead(*cursor, ring);
+        let end = end_of_read_ahead(*cursor, ring, self.longest);
         if end == *cursor {
             return Ok(false);
         }
@@ -212,7 +236,7 @@ fn words_of(header: u64) -> usize {
 
 /// Returns the end of the last small record from `start` on that fits into a read-ahead.
 #[inline]
-fn end_of_read_ahead(start: Cursor, ring: Ring<'_>) -> Cursor {
+fn end_of_read_ahead(start: Cursor, ring: Ring<'_>, longest: u64) -> Cursor {
     // A cursor begins below `LARGEST_POSITION`, and moves only within what was reserved.
     let limit = start.position.wrapping_add(MOST_BYTES);
     let mut end = start;
@@ -222,7 +246,7 @@ fn end_of_read_ahead(start: Cursor, ring: Ring<'_>) -> Cursor {
         let header = ring.word(end.position).load(acquire);
         let bytes = record_bytes(length_of(header));
         // A length is trusted only as far as it stays within the bounds of the copy.
-        if header == 0 || bytes > LONGEST_RECORD {
+        if header == 0 || bytes > longest {
             return end;
         }
         // The processor predicts that consecutive records have one size, and does not wait for each

@@ -1,6 +1,7 @@
 //! Receiving in async code, on a proactor.
 
 use super::waiting::{self, PendingWait, Rechecks, Waits};
+use crate::bus::subscribe::Body;
 use crate::bus::subscribe::waiting::SLEEPS_UNTIL_CHECK;
 use crate::bus::{Message, Subscriber};
 use crate::error::ReceiveError;
@@ -60,7 +61,7 @@ impl Receiver {
             give_way().await;
         }
         let mut in_vain = 0;
-        while !self.subscriber.next(self.subscriber.body())? {
+        while !self.subscriber.next(Body::Whole)? {
             if let Some(token) = self.waits.arm(&mut self.subscriber)? {
                 self.in_a_row = 0;
                 if self.wait(token, in_vain).await? {

@@ -20,6 +20,7 @@
 
 use super::waiting::{self, Rechecks, Waits, is_long};
 use super::{NotSubscribed, Subscription};
+use crate::bus::subscribe::Body;
 use crate::bus::subscribe::waiting::SLEEPS_UNTIL_CHECK;
 use crate::bus::{Message, Subscriber};
 use crate::error::ReceiveError;
@@ -248,7 +249,7 @@ impl Served {
                 return Next::Over;
             }
             let before = job.subscriber.position();
-            let error = match job.subscriber.next(job.subscriber.body()) {
+            let error = match job.subscriber.next(Body::Whole) {
                 Ok(true) => {
                     work.in_vain = 0;
                     (job.handler)(Ok(job.subscriber.last()), &subscription);

@@ -1,14 +1,14 @@
 //! What a subscriber does with old messages: where it continues after a loss, and which are too old for it.
 //!
-//! Most subscribers use neither, and execute no instruction for it. One that does takes each message by itself
-//! ([`Body::Alone`]), so that no message waits in the read-ahead while newer ones come. One with a largest age also has an
+//! Most subscribers use neither, and execute nothing for it. One that does takes each message by itself
+//! ([`ReadAhead::turn_off`](crate::ring::read_ahead::ReadAhead::turn_off)), so that no message waits in the read-ahead while newer ones come. One with a largest age also has an
 //! interest that never has an answer ([`Interest::undecided`](crate::topic::interest::Interest::undecided)), so each of its
 //! messages takes the way of an unknown topic, where its age is checked.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::builder::Continue;
-use super::reading::{Body, Halted, Reading};
+use super::reading::{Halted, Reading};
 use crate::bus::clock;
 use crate::bus::views::ring_of;
 use crate::error::Corrupt;
@@ -35,10 +35,9 @@ impl Freshness {
         Self { after_loss, max_age_ns: max_age.map(nanoseconds), stale: 0 }
     }
 
-    /// Returns how messages are copied that are not wanted in place.
-    pub(super) fn body(&self) -> Body {
-        let takes_any = self.after_loss == Continue::Oldest && self.max_age_ns.is_none();
-        if takes_any { Body::Whole } else { Body::Alone }
+    /// Returns whether no message may be taken out of the ring before it is wanted.
+    pub(super) fn takes_each_alone(&self) -> bool {
+        self.after_loss == Continue::Newest || self.has_max_age()
     }
 
     pub(super) fn has_max_age(&self) -> bool {

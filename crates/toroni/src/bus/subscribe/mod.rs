@@ -44,5 +44,7 @@ pub use in_place::{Borrowed, InPlace};
 pub use interrupter::Interrupter;
 pub use message::Message;
 pub use progress::SubscriberStats;
+#[cfg(feature = "proactor")]
+pub(super) use reading::Body;
 pub use router::Router;
 pub use subscriber::Subscriber;

@@ -25,8 +25,6 @@ pub(super) struct Reading {
     pub(super) interest: Interest,
     pub(super) received: Received,
     pub(super) freshness: Freshness,
-    /// How messages are copied that are not wanted in place: [`Body::Whole`] or [`Body::Alone`].
-    pub(super) body: Body,
     /// How many bytes away from being overwritten a lapped reader resumes.
     pub(super) margin: u64,
 }
@@ -49,8 +47,6 @@ impl From<Interrupted> for Halted {
 #[derive(Clone, Copy)]
 pub(in crate::bus) enum Body {
     Whole,
-    /// The same, and no message is taken out of the ring before it is wanted.
-    Alone,
     /// Nothing; or, if the tag does not say how many bytes the extensions have, as many as they can have.
     InPlace,
 }
@@ -67,8 +63,11 @@ impl Reading {
         let overwrites = settings.policy == Policy::Overwrite;
         let margin = if overwrites { settings.capacity / 4 } else { settings.capacity / 8 };
         let interest = interest.undecided(freshness.has_max_age());
-        let body = freshness.body();
-        Self { cursor, interest, received: Received::default(), freshness, body, margin }
+        let mut received = Received::default();
+        if freshness.takes_each_alone() {
+            received.read_ahead.turn_off();
+        }
+        Self { cursor, interest, received, freshness, margin }
     }
 
     /// Returns where the next message is that is handed out.
@@ -146,7 +145,7 @@ impl Reading {
         }
         match body {
             Body::Whole => Ok(self.received.read_ahead.fill(&mut self.cursor, ring_of(segment))?),
-            Body::Alone | Body::InPlace => Ok(false),
+            Body::InPlace => Ok(false),
         }
     }
 
@@ -162,7 +161,7 @@ impl Reading {
         let scratch = self.received.read_ahead.set(seen);
         self.received.in_place = matches!(body, Body::InPlace);
         match body {
-            Body::Whole | Body::Alone => self.cursor.copy(ring, seen, scratch),
+            Body::Whole => self.cursor.copy(ring, seen, scratch),
             Body::InPlace if tag_locates_payload(seen) => Ok(()),
             Body::InPlace => self.cursor.copy_front(ring, seen, MAX_EXTENSIONS_BYTES, scratch),
         }

@@ -126,7 +126,7 @@ impl Subscriber {
         self.reading.cursor.advance(&seen);
         self.progress.counts.add_received(1);
         // A copy no longer needs the ring. If the message is read in place, the next call publishes the position.
-        if !matches!(body, Body::InPlace) {
+        if matches!(body, Body::Whole) {
             self.publish_position_if_due();
         }
         Ok(())

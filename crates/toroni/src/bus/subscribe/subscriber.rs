@@ -119,7 +119,7 @@ impl Subscriber {
 
     #[inline(never)]
     fn receive_slowly(&mut self) -> Result<Message<'_>, ReceiveError> {
-        while !self.next(self.reading.body)? {
+        while !self.next(Body::Whole)? {
             self.wait(None)?;
         }
         Ok(self.last())
@@ -139,7 +139,7 @@ impl Subscriber {
 
     #[inline(never)]
     fn try_receive_slowly(&mut self) -> Result<Option<Message<'_>>, ReceiveError> {
-        Ok(if self.try_next(self.reading.body)? { Some(self.last()) } else { None })
+        Ok(if self.try_next(Body::Whole)? { Some(self.last()) } else { None })
     }
 
     /// Receives the next message. Returns `None` if there is none within `timeout`.
@@ -173,7 +173,7 @@ impl Subscriber {
         let Some(deadline) = Instant::now().checked_add(timeout) else {
             return self.receive().map(Some);
         };
-        while !self.next(self.reading.body)? {
+        while !self.next(Body::Whole)? {
             if Instant::now() >= deadline {
                 return Ok(None);
             }
@@ -352,7 +352,7 @@ impl Subscriber {
             // A subscriber with much to read is always ready, and would never give its thread to other
             // tasks.
             tokio::task::coop::consume_budget().await;
-            if self.try_next(self.reading.body)? {
+            if self.try_next(Body::Whole)? {
                 return Ok(self.last());
             }
             if let Some(readiness) = &self.waiting.readiness {
@@ -518,12 +518,6 @@ impl Subscriber {
     #[must_use]
     pub fn stats(&self) -> SubscriberStats {
         SubscriberStats { stale: self.reading.freshness.stale, ..self.progress.counts }
-    }
-
-    /// Returns how messages are copied that are not wanted in place.
-    #[cfg(feature = "proactor")]
-    pub(in crate::bus) fn body(&self) -> Body {
-        self.reading.body
     }
 
     /// Returns the number of its slot, as `toroni info` shows it.
