@@ -243,16 +243,15 @@ impl Arrivals<'_> {
     ) -> Result<Arrival, Refused<E>> {
         let found = self.find(key);
         // One inlet brings a stream. It may have filtered what it brings, so its mark says nothing about what another one
-        // would bring.
+        // would bring. Of a stream that is awaited, it also brings the next series: it tells what may be missing in between.
+        if me.awaits {
+            self.check_rivals(key, me.by, known, &mut has_left)?;
+        }
         let own = found.and_then(|index| self.entries[index].bringer());
         if let Some(other) = own
-            && !known.has_left(other, &mut has_left)?
+            && !known.has_left(other, has_left)?
         {
             return Err(Refused::Taken(other));
-        }
-        // Of a stream that is awaited, it also brings the next series: it tells what may be missing in between.
-        if me.awaits {
-            self.check_rivals(key, me.by, known, has_left)?;
         }
         let Some(index) = found else {
             let reach = Reach::default();
