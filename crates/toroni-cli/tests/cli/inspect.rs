@@ -180,7 +180,7 @@ fn a_bus_of_an_older_layout_is_refused_and_removed_by_name() {
     refused_for_its_version(
         &buses,
         "old",
-        "has layout version 2, and this release of Toroni uses version 6",
+        "has layout version 2, and this release of Toroni uses version 7",
     );
 }
 
@@ -191,12 +191,12 @@ fn a_bus_of_a_newer_layout_is_refused_and_removed_by_name() {
     buses.succeed(&["create", "new"]);
     for file in ["ring", "publishers", "readers"] {
         let file = std::fs::File::options().write(true).open(buses.path().join("new").join(file));
-        std::os::unix::fs::FileExt::write_all_at(&file.unwrap(), &7_u32.to_ne_bytes(), 12).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file.unwrap(), &8_u32.to_ne_bytes(), 12).unwrap();
     }
     refused_for_its_version(
         &buses,
         "new",
-        "has layout version 7, and this release of Toroni uses version 6",
+        "has layout version 8, and this release of Toroni uses version 7",
     );
 }
 
@@ -333,8 +333,8 @@ fn patterns_that_are_none_are_shown_as_such() {
     let _subscriber = buses.subscribe(&["**"]);
     let readers = buses.path().join("default/readers");
     let bytes = std::fs::read(&readers).unwrap();
-    // The text of slot 0, after two slots of 128 bytes and four words.
-    let text = 4096 + 2 * 128 + 16;
+    // The text of slot 0, after the rows of 4,096 topics, two slots of 128 bytes and four words.
+    let text = (4096 + 2 * 8 + 4096 * 8_usize).next_multiple_of(4096) + 2 * 128 + 16;
     assert_eq!(&bytes[text..text + 3], b"**\0");
     for hostile in [&b"\x1b["[..], b"\xff\xfe", b"a/", b"*\n", b"\n*", b"\0\0"] {
         let file = std::fs::File::options().write(true).open(&readers).unwrap();
