@@ -15,7 +15,7 @@ struct Case {
     goals: usize,
 }
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 8] = [
     Case {
         arguments: &["rmp-tcp", "--sizes", "8,1000", "--messages", "2000"],
         shown: &["TCP, buffered", "bursts", "1,000 B", "22.0 (the prototype)"],
