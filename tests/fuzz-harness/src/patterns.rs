@@ -8,8 +8,9 @@ use std::sync::Mutex;
 use toroni::{Bus, BusConfig, Pattern, Subscriber};
 use toroni_oracle::topics;
 
-/// Where the patterns of slot 0 are in `readers`, after the two slots: see `crates/toroni/src/ring/layout.rs`.
-const PATTERNS_OFFSET: u64 = 4096 + 2 * 128;
+/// Where the patterns of slot 0 are in `readers`, after the rows of 4,096 topics and the two slots: see
+/// `crates/toroni/src/ring/layout.rs`.
+const PATTERNS_OFFSET: u64 = (4096 + 2 * 8 + 4096 * 8_u64).next_multiple_of(4096) + 2 * 128;
 const TEXT_BYTES: usize = 496;
 const TOPICS: [&str; 4] = ["plant", "plant/pump", "plant/pump/speed", "a"];
 

@@ -2,7 +2,8 @@
 //! `crates/toroni/src/ring/layout.rs`.
 
 use super::template::{
-    ARRIVALS, ARRIVALS_OFFSET, CAPACITY, DATA_OFFSET, Kind, TABLE_BYTES, TABLE_OFFSET, Template,
+    ARMING_OFFSET, ARRIVALS, ARRIVALS_OFFSET, CAPACITY, DATA_OFFSET, Kind, READER_SLOTS_OFFSET,
+    ROWS, ROWS_OFFSET, SLOTS, TABLE_BYTES, TABLE_OFFSET, Template, WAKE_OFFSET,
 };
 use super::victim::Manner;
 use std::fmt;
@@ -52,10 +53,10 @@ const CONTROL: u64 = 4096;
 const LOCK: u64 = CONTROL;
 const MUTEX: std::ops::Range<u64> = CONTROL + 640..CONTROL + 704;
 const INDEX: std::ops::Range<u64> = CONTROL + 1024..CONTROL + 2048;
-const SLOTS: u64 = 4096;
-/// After the four slots of a template.
-const PATTERNS: u64 = SLOTS + 4 * 128;
-const HEADERS: u64 = 232;
+const PUBLISHER_SLOTS: u64 = 4096;
+/// After the slots of a template.
+const PATTERNS: u64 = READER_SLOTS_OFFSET + SLOTS * 128;
+const HEADERS: u64 = 240;
 
 impl Site {
     /// Whether a change at this moment can be noticed: headers are read when a bus is opened.
@@ -93,7 +94,7 @@ impl Site {
 
     /// Whether a header's checksum covers it.
     pub fn is_under_checksum(&self) -> bool {
-        let end = if self.file == "ring" { 200 } else { 64 };
+        let end = if self.file == "ring" { 208 } else { 64 };
         self.offset < end && !(48..56).contains(&self.offset)
     }
 }
@@ -129,7 +130,7 @@ pub fn of(template: &Template) -> Vec<Site> {
             _ => Values::One,
         };
         add("ring", offset, 8, values);
-        // The lock, the word of sleeping readers, the count of topics, and the C library's mutex.
+        // The lock, the mark of a publisher without fences, the count of topics, and the C library's mutex.
         if [0, 256, 768].contains(&(offset - CONTROL)) || MUTEX.contains(&offset) {
             add("ring", offset, 4, Values::All);
             add("ring", offset + 4, 4, Values::Few);
@@ -191,9 +192,10 @@ pub fn of(template: &Template) -> Vec<Site> {
     }
     add("ring", Template::offset_of(template.tail), 8, Values::All);
     for slot in [0, 1, 3] {
-        for offset in (SLOTS + slot * 128..SLOTS + slot * 128 + 128).step_by(8) {
-            let values = if slot == 0 { Values::All } else { Values::Few };
-            for file in ["publishers", "readers"] {
+        let values = if slot == 0 { Values::All } else { Values::Few };
+        for (file, first) in [("publishers", PUBLISHER_SLOTS), ("readers", READER_SLOTS_OFFSET)] {
+            let slot = first + slot * 128;
+            for offset in (slot..slot + 128).step_by(8) {
                 add(file, offset, 8, values);
                 if offset % 128 < 32 {
                     add(file, offset, 4, values);
@@ -201,6 +203,12 @@ pub fn of(template: &Template) -> Vec<Site> {
                 }
             }
         }
+        add("ring", WAKE_OFFSET + slot * 4, 4, values);
+        add("readers", ARMING_OFFSET + slot * 8, 4, values);
+        add("readers", ARMING_OFFSET + slot * 8 + 4, 4, values);
+    }
+    for topic in [0, 1, 2, ROWS - 1] {
+        add("readers", ROWS_OFFSET + topic * 8, 8, Values::All);
     }
     for slot in [0, 1] {
         let area = PATTERNS + slot * 512;
@@ -213,7 +221,7 @@ pub fn of(template: &Template) -> Vec<Site> {
             add("readers", offset, 1, Values::Few);
         }
     }
-    for offset in (128..128 + 640).step_by(8) {
+    for offset in (128..128 + 512).step_by(8) {
         let values = if offset % 128 == 0 { Values::All } else { Values::One };
         add("readers", offset, 8, values);
         add("readers", offset, 4, values);

@@ -20,11 +20,23 @@ pub const TABLE_BYTES: u64 = 4096;
 pub const ARRIVALS_OFFSET: u64 = TABLE_OFFSET + TABLE_BYTES;
 /// Entries of that table.
 pub const ARRIVALS: u32 = 6;
-/// Where the stream begins in `ring`: the table of arrivals takes a page.
+/// Where the futex words of the subscribers begin in `ring`, after that table.
+pub const WAKE_OFFSET: u64 = ARRIVALS_OFFSET + 64 * (1 + ARRIVALS as u64);
+/// Where the stream begins in `ring`: the table of arrivals and the words take a page.
 pub const DATA_OFFSET: u64 = ARRIVALS_OFFSET + 4096;
+/// Slots of subscribers.
+pub const SLOTS: u64 = 4;
+/// Where the counts of the slots begin in `readers`: how often each armed.
+pub const ARMING_OFFSET: u64 = 4096;
+/// Where the rows of the topics begin, each of a word, and how many there are.
+pub const ROWS_OFFSET: u64 = ARMING_OFFSET + 8 * SLOTS;
+/// How many rows there are.
+pub const ROWS: u64 = 4096;
+/// Where the slots begin in `readers`.
+pub const READER_SLOTS_OFFSET: u64 = (ROWS_OFFSET + 8 * ROWS).next_multiple_of(4096);
 const CHECKSUM_OFFSET: usize = 48;
 /// Bytes under the checksum: the header of `ring` without its last part, and that of the others.
-const RING_HEADER_BYTES: usize = 200;
+const RING_HEADER_BYTES: usize = 208;
 const FILE_HEADER_BYTES: usize = 64;
 
 /// Name of the bus in its directory.
@@ -156,6 +168,8 @@ impl Template {
         let header = checksum(self.bytes("ring", 0, RING_HEADER_BYTES as u64));
         assert_eq!(word(CHECKSUM_OFFSET as u64), header, "the checksum");
         assert_eq!(ring, DATA_OFFSET + CAPACITY, "where the stream begins");
+        let readers = READER_SLOTS_OFFSET + SLOTS * (128 + 512);
+        assert_eq!(self.length("readers"), readers, "where the slots of the subscribers begin");
         assert!(self.positions.iter().all(|position| word(Self::offset_of(*position)) != 0));
         assert_eq!(word(Self::offset_of(self.tail)), 0, "the end of the stream");
         let sources = (0..u64::from(ARRIVALS)).map(|entry| {

@@ -9,14 +9,15 @@ use toroni::{
     SubscriberError,
 };
 use toroni_fuzz_harness::hostile::template::{
-    BUS, CAPACITY, DATA_OFFSET, KNOWN, Kind, TABLE_OFFSET, Template,
+    ARMING_OFFSET, BUS, CAPACITY, DATA_OFFSET, KNOWN, Kind, READER_SLOTS_OFFSET, TABLE_OFFSET,
+    Template,
 };
 
 const TEST: &str = "truncation::every_file_at_every_part";
 /// How soon a subscriber must notice; it checks a few times a second.
 const SOON: Duration = Duration::from_secs(20);
 /// Where the subscriber's slot begins, and its page.
-const SLOT: u64 = 4096;
+const SLOT: u64 = READER_SLOTS_OFFSET;
 
 #[test]
 fn every_file_at_every_part() {
@@ -27,9 +28,11 @@ fn every_file_at_every_part() {
             for cut in [0, 100, 4096, 4096 + 2000, TABLE_OFFSET, DATA_OFFSET, middle] {
                 child.case(&format!("{kind:?} ring cut to {cut}"), || cut_ring(&template, cut));
             }
-            for cut in [0, 200, 4096, 4096 + 130] {
+            for cut in [0, 200, ARMING_OFFSET, ARMING_OFFSET + 8192, SLOT, SLOT + 130] {
                 let name = format!("{kind:?} readers cut to {cut}");
                 child.case(&name, || cut_readers(&template, cut));
+            }
+            for cut in [0, 200, 4096, 4096 + 130] {
                 let name = format!("{kind:?} publishers cut to {cut}");
                 child.case(&name, || cut_publishers(&template, cut));
             }

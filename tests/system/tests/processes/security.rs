@@ -323,8 +323,9 @@ fn names_of_others_do_not_steer_a_terminal() {
     named.wait_ready();
     let shown = run(root.toroni(&["info", "b"]));
     assert!(shown.succeeded().contains("a/\\u{202e}b\n"), "{shown:?}");
-    // Another subscriber writes over the patterns of slot 0, which follow the 128 slots.
-    let text = 4096 + 128 * 128 + 16;
+    // Another subscriber writes over the patterns of slot 0, which follow the rows of 4,096 topics and the 128 slots.
+    let rows = 4096 + 128 * 8 + 4096 * 16_u32;
+    let text = rows.next_multiple_of(4096) + 128 * 128 + 16;
     let over =
         format!("printf '\\033]0;' | dd of=\"$1/readers\" bs=1 seek={text} conv=notrunc 2>&1");
     let _ = run(OTHER_SUBSCRIBER.script(&over, &root.buses().join("b"))).succeeded();
