@@ -80,6 +80,8 @@ struct Inner {
     path: PathBuf,
     fd: OwnedFd,
     identity: (u64, u64),
+    /// Whether this process has made the directory.
+    is_new: bool,
 }
 
 impl BusDirectory {
@@ -104,18 +106,33 @@ impl BusDirectory {
                 .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink);
             failed("open", &path, if is_link { Errno::LOOP } else { errno })
         })?;
-        Self::new(root, name, path, fd)
+        Self::of(root, name, path, fd, false)
     }
 
-    /// Makes the handle of a directory that is open already.
+    /// Makes the handle of a directory that this process has just made.
     pub(super) fn new(
         root: OwnedFd,
         name: String,
         path: PathBuf,
         fd: OwnedFd,
     ) -> Result<Self, FileError> {
+        Self::of(root, name, path, fd, true)
+    }
+
+    fn of(
+        root: OwnedFd,
+        name: String,
+        path: PathBuf,
+        fd: OwnedFd,
+        is_new: bool,
+    ) -> Result<Self, FileError> {
         let stat = rustix::fs::fstat(&fd).map_err(|errno| failed("open", &path, errno))?;
-        Ok(Self(Arc::new(Inner { root, name, path, fd, identity: identity(&stat) })))
+        Ok(Self(Arc::new(Inner { root, name, path, fd, identity: identity(&stat), is_new })))
+    }
+
+    /// Returns whether this process has made the directory. Otherwise it was there, and is not this process's to remove.
+    pub(super) fn is_new(&self) -> bool {
+        self.0.is_new
     }
 
     /// Returns the absolute path, for messages and for `toroni info`. Not for opening files.

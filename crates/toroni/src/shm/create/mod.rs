@@ -90,10 +90,10 @@ const MOST_ATTEMPTS: u32 = 1000;
 /// has opened it.
 type Held = ParentOnlyFd;
 
-/// Removes a bus that this process has just created, unless another process has opened it meanwhile. It needs no further
-/// descriptors: the process may have none left.
+/// Removes a bus that this process has just created, unless another process has opened it meanwhile. A directory that was
+/// there before stays, with its rights. It needs no further descriptors: the process may have none left.
 pub(crate) fn take_back(directory: &BusDirectory, ring: &RingFile) {
-    if remove_unused(directory, ring) {
+    if remove_unused(directory, ring) && directory.is_new() {
         let _ = remove_empty(directory, directory.name());
     }
 }

@@ -181,6 +181,10 @@ fn a_creation_that_runs_out_of_descriptors_leaves_nothing() {
                     assert_eq!(names(&bus), COMPLETE);
                     let (directory, ring) = made.unwrap();
                     take_back(&directory, &ring);
+                    if in_place {
+                        assert!(names(&bus).is_empty());
+                        std::fs::remove_dir(&bus).unwrap();
+                    }
                     assert!(root.names().is_empty());
                 }
             }
