@@ -544,6 +544,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Loom("loom_no_lost_wake_up")],
     },
     Mutant {
+        name: "slots_counted_before_the_sleepers",
+        mistake: "a publisher notes the sleep of a subscriber in a slot that it did not know of yet",
+        noticed_by: &[Loom("loom_no_lost_wake_up_of_two_sleepers")],
+    },
+    Mutant {
         name: "one_sleeper_remembered",
         mistake: "a publisher that looks who has armed remembers only the first",
         noticed_by: &[Loom("loom_no_lost_wake_up_of_two_sleepers")],

@@ -36,6 +36,7 @@ pub(super) fn eventcount_of<'a>(
         wake: ring.wake_words(),
         sleeps: &readers.control().sleeps.0,
         arming: readers.arming(),
+        slots_used: &readers.control().slots_used.0,
         rows: rows_of(readers),
     }
 }

@@ -451,6 +451,7 @@ struct RingWords {
 struct ReaderWords {
     sleeps: Line<AtomicU64>,
     arming: [[AtomicU32; 2]; SLOTS],
+    slots_used: AtomicU32,
     rows: [AtomicU64; RECORDS],
     slots: [SlotWords; SLOTS],
 }
@@ -510,6 +511,7 @@ impl Fixture {
     fn subscriber(&self, slot: u32) -> Subscriber<'_> {
         let words = &self.readers.slots[slot as usize];
         let generation = words.generation.fetch_add(1, Ordering::Relaxed) + 1;
+        self.readers.slots_used.fetch_max(slot + 1, Ordering::Release);
         let waiter: Box<dyn Waiter> = match self.kind {
             Kind::Futex => Box::new(FutexWaiter::default()),
             Kind::Datagram => {
@@ -550,8 +552,14 @@ impl Fixture {
     }
 
     fn eventcount(&self) -> EventCount<'static> {
-        let ReaderWords { sleeps, arming, .. } = self.readers;
-        EventCount { wake: &self.ring.wake, sleeps: &sleeps.0, arming, rows: self.rows() }
+        let ReaderWords { sleeps, arming, slots_used, .. } = self.readers;
+        EventCount {
+            wake: &self.ring.wake,
+            sleeps: &sleeps.0,
+            arming,
+            slots_used,
+            rows: self.rows(),
+        }
     }
 
     fn rows(&self) -> Rows<'static> {

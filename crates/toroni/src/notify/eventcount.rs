@@ -10,7 +10,7 @@
 //! - The subscriber of slot k brings its bits in the rows up to date, reads its token `w` from its futex word, raises its own
 //!   count to `n` and then the common count `sleeps` to `c`, fences, rechecks the ring, and sleeps while its word is `w`.
 //! - The publisher commits, fences, and loads `s` from `sleeps`. If it differs from what it has noted, or a slot that sleeps
-//!   wants the message, it makes a round: (a) it loads `s` again; (b) it compares the count of each slot with the one for
+//!   wants the message, it makes a round: (a) it loads `s` again, and after that how many slots there are; (b) it compares the count of each slot with the one for
 //!   which that slot was woken last, and remembers those that differ as asleep; (c) it notes `s`; (d) it raises and wakes the
 //!   words of those that are asleep and want the message, remembers for them the counts of (b), and forgets that they sleep.
 //!
@@ -55,6 +55,8 @@ pub(crate) struct EventCount<'a> {
     pub(crate) sleeps: &'a AtomicU64,
     /// How often each slot armed its futex and its descriptor.
     pub(crate) arming: &'a [[AtomicU32; 2]],
+    /// How many slots were ever used. The others need no look.
+    pub(crate) slots_used: &'a AtomicU32,
     /// Who wants nothing of a topic.
     pub(crate) rows: Rows<'a>,
 }
@@ -241,6 +243,10 @@ impl Sleeping {
         if !due.is_empty() {
             let delivery = deliver(due);
             sent = sent.saturating_add(delivery.sent);
+            if !delivery.postponed.is_empty() {
+                // The next message tries again, whatever it is.
+                self.all_due.store(1, Ordering::Relaxed);
+            }
             for slot in due.iter().filter(|slot| !delivery.postponed.contains(slot)) {
                 let index = *slot as usize;
                 notified[index][DESCRIPTOR] = seen[index][DESCRIPTOR];
@@ -258,7 +264,12 @@ impl Sleeping {
 
     /// Remembers who has armed since the last look.
     fn look(&self, eventcount: EventCount<'_>, seen: &mut [[u32; 2]], notified: &[[u32; 2]]) {
-        // Before the slots: a later arming changes it again.
+        let used_before = if mutant("slots_counted_before_the_sleepers") {
+            eventcount.slots_used.load(Ordering::Acquire)
+        } else {
+            u32::MAX
+        };
+        // Before the slots, and before their number: a later arming changes it again, also that of a slot that is new.
         let sleeps = eventcount.sleeps.load(Ordering::Acquire);
         if sleeps == self.noted.load(Ordering::Relaxed) {
             return;
@@ -266,9 +277,10 @@ impl Sleeping {
         if mutant("noted_before_the_look") {
             self.noted.store(sleeps, Ordering::Release);
         }
+        let used = eventcount.slots_used.load(Ordering::Acquire).min(used_before);
         let mut is_any = false;
         for (slot, ((arming, seen), notified)) in
-            (0..).zip(eventcount.arming.iter().zip(seen).zip(notified))
+            (0..used).zip(eventcount.arming.iter().zip(seen).zip(notified))
         {
             *seen = [FUTEX, DESCRIPTOR].map(|which| arming[which].load(Ordering::Acquire));
             if seen != notified {
@@ -324,6 +336,7 @@ mod tests {
         asymmetric: AtomicU32,
         sleeps: AtomicU64,
         arming: Vec<[AtomicU32; 2]>,
+        slots_used: AtomicU32,
         rows: Vec<AtomicU64>,
     }
 
@@ -336,13 +349,14 @@ mod tests {
                 asymmetric: AtomicU32::new(0),
                 sleeps: AtomicU64::new(0),
                 arming: (0..SLOTS).map(|_| Default::default()).collect(),
+                slots_used: AtomicU32::new(SLOTS),
                 rows: (0..6).map(|_| AtomicU64::new(0)).collect(),
             }
         }
 
         fn eventcount(&self) -> EventCount<'_> {
-            let Self { wake, sleeps, arming, .. } = self;
-            EventCount { wake, sleeps, arming, rows: Rows::new(&self.rows, 2) }
+            let Self { wake, sleeps, arming, slots_used, .. } = self;
+            EventCount { wake, sleeps, arming, slots_used, rows: Rows::new(&self.rows, 2) }
         }
 
         fn arm(&self, slot: usize, which: usize) {
@@ -470,7 +484,9 @@ mod tests {
         words.arm(9, FUTEX);
         let all = Audience::All;
         assert_eq!(words.publish_postponing(&sleeping, all, &[9]), (vec![9], vec![4, 9]));
-        assert_eq!(words.publish(&sleeping, all), (vec![], vec![9]));
+        // With the next message, also if the slot does not want that one.
+        words.unwanted(1, 9);
+        assert_eq!(words.publish(&sleeping, Audience::of(1)), (vec![], vec![9]));
         assert_eq!(words.publish(&sleeping, all), futexes(&[]));
     }
 
@@ -534,6 +550,7 @@ pub(super) mod model {
         pub(in crate::notify) asymmetric: AtomicU32,
         pub(in crate::notify) sleeps: AtomicU64,
         arming: [[AtomicU32; 2]; 2],
+        slots_used: AtomicU32,
         rows: [AtomicU64; 3],
         kernels: [Kernel; 2],
     }
@@ -569,6 +586,7 @@ pub(super) mod model {
                 asymmetric: zero(),
                 sleeps: AtomicU64::new(0),
                 arming: [[zero(), zero()], [zero(), zero()]],
+                slots_used: zero(),
                 rows: std::array::from_fn(|_| AtomicU64::new(0)),
                 kernels: [kernel(), kernel()],
             })
@@ -584,6 +602,8 @@ pub(super) mod model {
         }
 
         fn receive_in(&self, number: usize, record: usize) {
+            // It takes its slot meanwhile.
+            self.slots_used.fetch_max(u32::try_from(number).unwrap() + 1, Ordering::Release);
             let flags = AtomicU32::new(0);
             let (word, arming) = (&self.wake[number], &self.arming[number]);
             let Self { asymmetric, sleeps, .. } = self;
@@ -621,8 +641,8 @@ pub(super) mod model {
         }
 
         fn eventcount(&self) -> EventCount<'_> {
-            let Self { wake, sleeps, arming, .. } = self;
-            EventCount { wake, sleeps, arming, rows: Rows::new(&self.rows, 1) }
+            let Self { wake, sleeps, arming, slots_used, .. } = self;
+            EventCount { wake, sleeps, arming, slots_used, rows: Rows::new(&self.rows, 1) }
         }
     }
 

@@ -82,13 +82,11 @@ impl ReadersSegment {
         })
     }
 
-    /// Returns how often each slot that was ever used has armed.
+    /// Returns how often each slot has armed.
     #[inline]
     pub(crate) fn arming(&self) -> &[Arming] {
-        let used = self.control().slots_used.0.load(Ordering::Acquire).min(self.slots);
         // SAFETY: the mapping lives as long as self.
-        let all = unsafe { self.arming.slice() };
-        &all[..to_index(used.into())]
+        unsafe { self.arming.slice() }
     }
 
     /// Returns which slots want no message of which topic: a row of [`row_words`] for each topic.
@@ -117,14 +115,6 @@ impl ReadersSegment {
         assert!(slot < self.slots, "slot {slot} of {}", self.slots);
         let offset = offset_of_slot(self.slots_offset, slot);
         self.mapping.at(offset).expect("a subscriber maps all of the file")
-    }
-
-    /// Returns how often a slot, which must be below the number of slots, has armed.
-    #[inline]
-    pub(crate) fn arming_of(&self, slot: u32) -> &Arming {
-        // SAFETY: the mapping lives as long as self.
-        let all = unsafe { self.arming.slice() };
-        &all[to_index(slot.into())]
     }
 
     /// Returns the patterns of a slot, under the same conditions as [`slot`](Self::slot).

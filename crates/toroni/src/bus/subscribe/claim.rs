@@ -122,7 +122,7 @@ impl ReaderClaim {
             word: self.subscribing.wake_word(self.number()),
             asymmetric: &ring.control().asymmetric.0,
             sleeps: &readers.control().sleeps.0,
-            arming: readers.arming_of(self.number()),
+            arming: &readers.arming()[to_index(self.number().into())],
             flags: &self.slot().flags,
             needs_fence: READER_NEEDS_FENCE,
         }

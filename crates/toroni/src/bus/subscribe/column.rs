@@ -41,17 +41,24 @@ impl Column {
 
     #[cold]
     fn look(&mut self, claim: &ReaderClaim, reading: &mut Reading, from: usize) {
-        // The slot may be another subscriber's by now. A damaged table reports the first message of an unknown topic.
-        if !claim.is_ours() || reading.sync_topics(&claim.subscribing.ring).is_err() {
+        // The slot may be another subscriber's by now.
+        if !claim.is_ours() {
             return;
         }
         let rows = rows_of(&claim.subscribing.readers);
-        let count = (reading.topics() as usize).min(rows.topics());
+        // A damaged table reports the first message of an unknown topic. Until then all are wanted.
+        let is_known = reading.sync_topics(&claim.subscribing.ring).is_ok();
+        let count = if is_known { reading.topics() as usize } else { self.topics };
+        let count = count.min(rows.topics());
         for topic in from..count {
             hook::point(CrashPoint::MidColumn);
-            rows.set(topic, claim.number(), !reading.wants(topic));
+            rows.set(topic, claim.number(), is_known && !reading.wants(topic));
         }
-        self.topics = reading.topics() as usize;
+        if !claim.is_ours() {
+            // The next owner cleared its column while this one wrote to it.
+            (from..count).for_each(|topic| rows.set(topic, claim.number(), false));
+        }
+        self.topics = if is_known { reading.topics() as usize } else { 0 };
     }
 }
 
@@ -232,6 +239,33 @@ mod tests {
             publishers[1].publish("b").unwrap();
         });
         assert_eq!(got, b"b");
+    }
+
+    /// An event loop polls the descriptor, which was armed before the pattern came.
+    #[test]
+    fn a_new_pattern_makes_the_descriptor_readable_for_what_is_there() {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        for notify in
+            [NotifyKind::Futex, NotifyKind::Datagram, NotifyKind::Multicast { group: None }]
+        {
+            let fixture = Fixture::new(notify, 1 << 20);
+            let publishers = ["a", "b"].map(|topic| fixture.bus.publisher(topic).unwrap());
+            let mut subscriber = fixture.subscriber(&["a"]);
+            subscriber.fd().unwrap();
+            assert!(subscriber.try_receive().unwrap().is_none());
+            publishers[1].publish("b").unwrap();
+            subscriber.add_pattern("b").unwrap();
+            let limit = Timespec { tv_sec: 60, tv_nsec: 0 };
+            let mut polled = [PollFd::new(&subscriber, PollFlags::IN)];
+            assert_eq!(poll(&mut polled, Some(&limit)).unwrap(), 1, "{notify:?}");
+            assert_eq!(subscriber.try_receive().unwrap().unwrap().payload(), b"b");
+            // And afterwards.
+            assert!(subscriber.try_receive().unwrap().is_none());
+            subscriber.add_pattern("c").unwrap();
+            publishers[1].publish("b").unwrap();
+            let mut polled = [PollFd::new(&subscriber, PollFlags::IN)];
+            assert_eq!(poll(&mut polled, Some(&limit)).unwrap(), 1, "{notify:?}");
+        }
     }
 
     #[test]

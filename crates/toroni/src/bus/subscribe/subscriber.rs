@@ -370,6 +370,9 @@ impl Subscriber {
         self.stamp.check().map_err(FileError::from)?;
         self.reading.interest.add(Pattern::new(pattern)?);
         self.column.look_again(&self.claim, &mut self.reading);
+        // A message on a topic that it has just begun to want may be there, and has woken nothing.
+        let (claim, reading) = (&self.claim, &self.reading);
+        self.waiting.rearm(claim, || reading.is_drained(&claim.subscribing.ring));
         self.claim.show_patterns(self.reading.interest.patterns());
         Ok(())
     }

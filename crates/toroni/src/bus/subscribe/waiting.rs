@@ -65,15 +65,20 @@ impl Waiting {
     ) -> Result<(), FileError> {
         if self.descriptor.is_none() {
             self.descriptor = Some(claim.subscribing.open_descriptor(claim)?);
-            self.arm_descriptor(claim);
             // A program that polls first would otherwise miss messages that came before.
-            if let Some(descriptor) = &self.descriptor
-                && !is_drained()
-            {
-                descriptor.nudge();
-            }
+            self.rearm(claim, is_drained);
         }
         Ok(())
+    }
+
+    /// Arms the descriptor, if there is one, and makes it readable if there is something to receive.
+    pub(super) fn rearm(&mut self, claim: &ReaderClaim, is_drained: impl FnOnce() -> bool) {
+        self.arm_descriptor(claim);
+        if let Some(descriptor) = &self.descriptor
+            && !is_drained()
+        {
+            descriptor.nudge();
+        }
     }
 
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
