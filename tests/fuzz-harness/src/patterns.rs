@@ -8,9 +8,10 @@ use std::sync::Mutex;
 use toroni::{Bus, BusConfig, Pattern, Subscriber};
 use toroni_oracle::topics;
 
-/// Where the patterns of slot 0 are in `readers`, after the rows of 4,096 topics and the two slots: see
-/// `crates/toroni/src/ring/layout.rs`.
-const PATTERNS_OFFSET: u64 = (4096 + 2 * 8 + 4096 * 8_u64).next_multiple_of(4096) + 2 * 128;
+/// Where slot 0 is in `readers`, after the rows of 4,096 topics: see `crates/toroni/src/ring/layout.rs`.
+const SLOT_OFFSET: u64 = (4096 + 2 * 8 + 4096 * 8_u64).next_multiple_of(4096);
+/// Where its patterns are, after the two slots.
+const PATTERNS_OFFSET: u64 = SLOT_OFFSET + 2 * 128;
 const TEXT_BYTES: usize = 496;
 const TOPICS: [&str; 4] = ["plant", "plant/pump", "plant/pump/speed", "a"];
 
@@ -42,7 +43,7 @@ impl Fixture {
         let readers = directory.join("b/readers");
         let readers = File::options().read(true).write(true).open(readers).unwrap();
         let mut generation = [0; 4];
-        readers.read_exact_at(&mut generation, 4096).unwrap();
+        readers.read_exact_at(&mut generation, SLOT_OFFSET).unwrap();
         let generation = u32::from_ne_bytes(generation);
         Self { bus, readers, generation, _subscriber: Mutex::new(subscriber) }
     }

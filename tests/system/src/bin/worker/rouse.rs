@@ -110,7 +110,9 @@ impl Handle {
     fn publish_without_receivers(&self) {
         match self {
             Self::Shared { unseen, .. } => {
-                (0..3).for_each(|_| drop(unseen.publish(b"unseen").expect("published")));
+                for _ in 0..3 {
+                    unseen.publish(b"unseen").expect("published");
+                }
             }
             Self::Exclusive { exclusive, unseen, .. } => {
                 for _ in 0..64 {
