@@ -586,7 +586,7 @@ pub(super) mod model {
                 asymmetric: zero(),
                 sleeps: AtomicU64::new(0),
                 arming: [[zero(), zero()], [zero(), zero()]],
-                slots_used: zero(),
+                slots_used: AtomicU32::new(1),
                 rows: std::array::from_fn(|_| AtomicU64::new(0)),
                 kernels: [kernel(), kernel()],
             })
@@ -602,8 +602,10 @@ pub(super) mod model {
         }
 
         fn receive_in(&self, number: usize, record: usize) {
-            // It takes its slot meanwhile.
-            self.slots_used.fetch_max(u32::try_from(number).unwrap() + 1, Ordering::Release);
+            // The first slot was used before; it takes the second one meanwhile.
+            if number > 0 {
+                self.slots_used.fetch_max(2, Ordering::Release);
+            }
             let flags = AtomicU32::new(0);
             let (word, arming) = (&self.wake[number], &self.arming[number]);
             let Self { asymmetric, sleeps, .. } = self;
