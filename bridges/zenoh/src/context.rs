@@ -60,6 +60,8 @@ pub(crate) struct Life {
     is_over: AtomicBool,
     /// Whether other programs of Zenoh may have given up the session of this one.
     is_doubtful: AtomicBool,
+    /// Whether an importer has messages that this bus no longer has.
+    has_gone_back: AtomicBool,
 }
 
 impl Default for Life {
@@ -69,6 +71,7 @@ impl Default for Life {
             changed: Condvar::new(),
             is_over: AtomicBool::new(false),
             is_doubtful: AtomicBool::new(false),
+            has_gone_back: AtomicBool::new(false),
         }
     }
 }
@@ -195,6 +198,21 @@ impl Life {
     /// Says that the session is a new one.
     pub(crate) fn trust(&self) {
         self.is_doubtful.store(false, Ordering::Release);
+    }
+
+    /// Says that the sequences of the bus have gone back.
+    pub(crate) fn go_back(&self) {
+        self.has_gone_back.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    pub(crate) fn has_gone_back(&self) -> bool {
+        self.has_gone_back.load(Ordering::Acquire)
+    }
+
+    /// Returns whether they have, and forgets it.
+    pub(crate) fn take_gone_back(&self) -> bool {
+        self.has_gone_back.swap(false, Ordering::AcqRel)
     }
 }
 

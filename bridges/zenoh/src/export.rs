@@ -197,11 +197,13 @@ pub(crate) struct Exporter {
 }
 
 impl Exporter {
-    /// Starts an export, whose first message is the one after those that the table has counted.
+    /// Starts an export, whose first message is the one after those that the table has counted. If no predecessor is
+    /// known, `unheard` is the end of the bus before the export: no importer has anything from there on.
     pub(crate) fn start(
         context: Arc<Context>,
         plan: Arc<Plan>,
         table: Table,
+        unheard: Option<u64>,
         asks: SyncSender<Ask>,
     ) -> Result<Self, BridgeError> {
         let subscribe = |start| {
@@ -226,6 +228,7 @@ impl Exporter {
             waiting: Arc::new(Waiting::new(interrupter.clone())),
             joins: None,
             asks,
+            unheard: unheard.map(|from| (from, None)),
             skipped: None,
             context,
             plan,
@@ -308,6 +311,9 @@ struct Exporting {
     joins: Option<Queryable<()>>,
     asks: SyncSender<Ask>,
     goal: Goal,
+    /// If no predecessor is known: the sequence at which this export began, and the one that was next when the first importer
+    /// joined. No importer has only a part of what is between them.
+    unheard: Option<(u64, Option<u64>)>,
     /// Messages that were overwritten before the next one.
     skipped: Option<u64>,
 }
@@ -318,11 +324,15 @@ impl Exporting {
         let mut due = Instant::now() + self.context.heartbeat;
         let mut since_clock = 0;
         let goal = loop {
-            if let Some(goal) = self.goal.get() {
-                break *goal;
-            }
             if self.waiting.is_any() {
                 self.answer_joins(subscriber.sequence());
+            }
+            if self.context.life().has_gone_back() {
+                // Another heartbeat would only make importers believe its numbers.
+                return Ok(());
+            }
+            if let Some(goal) = self.goal.get() {
+                break *goal;
             }
             since_clock += 1;
             if since_clock >= CLOCK_EVERY {
@@ -599,11 +609,27 @@ impl Exporting {
         self.sending.flush();
         self.read(read);
         for (query, request) in self.waiting.take() {
+            if self.has_gone_back(request.has.unwrap_or(0), read) {
+                self.context.life().go_back();
+                let _ = query.reply_err("the bus has gone back: it begins a new series").wait();
+                continue;
+            }
             self.sending.notice(request.batches);
             let (plan, counts) = (self.plan.clone(), self.table.full());
             let ask = Ask::Join { query, plan, request, counts: Box::new(counts) };
             history::enqueue(&self.context, &self.asks, ask);
         }
+    }
+
+    /// Returns whether this bus no longer has messages before a sequence that an importer has. `read` is the sequence of the
+    /// next message.
+    fn has_gone_back(&mut self, has: u64, read: u64) -> bool {
+        let is_unheard =
+            self.unheard.is_some_and(|(first, end)| first < has && end.is_none_or(|end| has < end));
+        if let Some((_, end @ None)) = &mut self.unheard {
+            *end = Some(read);
+        }
+        is_unheard || has > read && end_of(&self.context).is_ok_and(|end| has > end)
     }
 
     /// Makes a queryable that importers of this numbering ask.

@@ -115,7 +115,8 @@ pub(crate) fn run(context: &Arc<Context>, plans: &Plans, ranks: &Ranks) -> Resul
         }
         let running = Running::start(context, plans, end)?;
         context.set_state(State::Active);
-        context.wait(Duration::MAX, |state| is_done(state) || !ranks.is_first());
+        let has_gone_back = || context.life().has_gone_back();
+        context.wait(Duration::MAX, |state| is_done(state) || !ranks.is_first() || has_gone_back());
         running.stop();
         // Where to begin if the other one ends without a heartbeat.
         end = end_of(context)?;
@@ -205,7 +206,7 @@ fn predecessor(
     beats.retain(|beat| beat.life == life);
     let end = end_of(context)?;
     let sent = beats.iter().map(|beat| beat.until).max();
-    if is_known && sent.is_none_or(|sent| sent > end) {
+    if context.life().take_gone_back() || is_known && sent.is_none_or(|sent| sent > end) {
         tracing::warn!(
             end,
             sent,
@@ -254,8 +255,10 @@ impl Running {
         let last = witness::predecessors(beats, oldest_of(context)?);
         for plan in &plans.exports {
             let table = plan.begin(context, &last, end);
+            let unheard = last.is_empty().then(|| table.until());
             let asks = running.asks.clone();
-            running.exporters.push(Exporter::start(context.clone(), plan.clone(), table, asks)?);
+            let (of, of_plan) = (context.clone(), plan.clone());
+            running.exporters.push(Exporter::start(of, of_plan, table, unheard, asks)?);
             if plan.history {
                 for pattern in &plan.patterns {
                     let queryable = running.queryable(context, plan, pattern.as_str())?;

@@ -57,6 +57,9 @@ pub(crate) enum Ask {
 pub(crate) struct Request {
     /// All messages from this sequence on.
     pub(crate) from: Option<u64>,
+    /// The importer has all of the export's stream before this sequence, or has heard of it. So the bus has had it.
+    #[serde(default)]
+    pub(crate) has: Option<u64>,
     /// Those before this sequence. The importer has the counts already.
     #[serde(default)]
     pub(crate) until: Option<u64>,

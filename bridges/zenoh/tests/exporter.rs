@@ -310,3 +310,62 @@ fn a_bus_that_has_gone_back_sends_with_new_numbers() {
     export_from(&first, "later", 30, &[]);
     assert_eq!((to.counters().lost_messages, to.counters().duplicates), (0, 0));
 }
+
+/// A bus is put back in place while no importer is connected. The importer that has later messages is told when it asks: the bus
+/// ends before them, or has grown beyond them since, or another importer has joined meanwhile, which gets nothing twice.
+#[test]
+fn a_bus_that_has_gone_back_is_noticed_when_an_importer_asks() {
+    for (what, count, is_new_importer_first) in
+        [("is shorter", 5, false), ("has grown", 100, false), ("has another importer", 5, true)]
+    {
+        let [a, b, other] = [(); 3].map(|()| Site::new());
+        let copy = Directory::new();
+        let (path, copy) = (a.bus.path().to_owned(), copy.join("copy"));
+        let exporting = || a.exporting(export(&["**"]), &[]);
+        let publish = |tag: &str, count: u32| {
+            (0..count).for_each(|number| a.publish("x", format!("{tag} {number}")));
+        };
+        let from = exporting();
+        let to = b.importing(import(&["**"]), &[&a]);
+        let mut subscriber = b.subscribe("**");
+        connect(&a, "x", &mut subscriber);
+        from.stop();
+        copy_bus(&path, &copy);
+        let from = exporting();
+        publish("lost", 50);
+        publish("end", 1);
+        until(&mut subscriber, "end 0");
+        to.stop();
+        from.stop();
+        copy_bus(&copy, &path);
+        let from = exporting();
+        let mut others = other.subscribe("**");
+        let another = is_new_importer_first.then(|| {
+            let to = other.importing(import(&["**"]), &[&a]);
+            connect(&a, "x", &mut others);
+            to
+        });
+        publish("back", count);
+        let to = b.importing(import(&["**"]), &[&a]);
+        let mut got = Vec::new();
+        let mut probes = 0;
+        wait_until(what, || {
+            publish(&format!("probe {probes}"), 1);
+            probes += 1;
+            got.extend(next_within(&mut subscriber, Duration::from_millis(100)));
+            got.last().is_some_and(|got| got.text().starts_with("x=probe"))
+        });
+        publish("end", 1);
+        got.extend(until(&mut subscriber, "end 0"));
+        assert_eq!(got[0].text(), "lost 0 restart", "{what}: {got:?}");
+        assert!(got[1..].iter().all(|got| matches!(got, Got::Message { .. })), "{what}: {got:?}");
+        assert_eq!(to.counters().loss_reports, 1, "{what}");
+        if is_new_importer_first {
+            let got = payloads(&until(&mut others, "end 0"));
+            let restarts = got.iter().filter(|text| *text == "lost 0 restart").count();
+            let distinct: std::collections::BTreeSet<_> = got.iter().collect();
+            assert_eq!((restarts, distinct.len()), (1, got.len()), "{got:?}");
+        }
+        drop((from, another));
+    }
+}

@@ -290,6 +290,43 @@ fn forged_numbers_are_not_believed() {
     assert_eq!(to.counters().lost_messages, 0);
 }
 
+/// A program of Zenoh sends a message whose number the sender has not reached yet, as that of a virtual machine which was reverted
+/// while it ran. The next heartbeat shows that, and the sender begins a new series.
+#[test]
+fn a_number_that_the_sender_has_not_reached_is_noticed_by_its_heartbeat() {
+    let Pair { a, b, from, to, mut subscriber } = Pair::new();
+    let listener = peer(&a);
+    let samples = listener.declare_subscriber("x").wait().unwrap();
+    let mut sample = None;
+    wait_until("no connection", || {
+        a.publish("x", "probe");
+        sample = samples.recv_timeout(Duration::from_millis(100)).unwrap();
+        sample.is_some()
+    });
+    let genuine = Attachment::parse(&sample.unwrap().attachment().unwrap().to_bytes()).unwrap();
+    let forger = peer(&b);
+    connect_peer(&forger, "foreign", &mut subscriber);
+    let origin = Origin { number: genuine.origin.number + 100_000, ..genuine.origin };
+    let forged = Attachment { origin, count: 0, ..genuine };
+    forger.put("y", "forged").attachment(forged.to_bytes().to_vec()).wait().unwrap();
+    assert!(until(&mut subscriber, "forged").iter().all(|got| got.text() == "x=probe"));
+    let mut got = Vec::new();
+    wait_until("the sender stays silenced", || {
+        a.publish("x", "probe");
+        got.extend(next_within(&mut subscriber, Duration::from_millis(100)));
+        got.last().is_some_and(|got| got.text() == "x=probe")
+    });
+    send(&a, &from, 50);
+    a.publish("x", "end");
+    got.extend(until(&mut subscriber, "end"));
+    got.retain(|got| got.text() != "x=probe");
+    // Until then, each genuine message is reported as lost.
+    let losses = got.iter().take_while(|got| matches!(got, Got::Lost(_))).count();
+    assert_eq!(open_end(&got[losses - 1]), Some(LostReason::Restart), "{got:?}");
+    assert_eq!(payloads(&got[losses..]), expected(0..50));
+    assert_eq!(to.counters().doubted, 1);
+}
+
 /// Imports with one prefix share what an export sends, and what it sends again: each gets its topics, and what is posted to
 /// descendants of a topic above both comes under both.
 #[test]

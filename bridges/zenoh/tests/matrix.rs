@@ -258,7 +258,7 @@ fn play(case: &Case, batches: bool) {
     assert_eq!(pair.next(Duration::ZERO), None, "{case:?}");
 }
 
-const SENDERS: [Sender; 8] = [
+const SENDERS: [Sender; 9] = [
     Sender::Lives,
     Sender::Drained(Back::Comes),
     Sender::Drained(Back::Never),
@@ -267,6 +267,7 @@ const SENDERS: [Sender; 8] = [
     Sender::Emptied(End::InOrder),
     Sender::Emptied(End::Killed),
     Sender::Restored(Restored::Copied),
+    Sender::Restored(Restored::Reverted),
 ];
 
 /// The whole table, with samples and with batches.

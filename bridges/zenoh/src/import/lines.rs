@@ -59,8 +59,10 @@ struct Sender {
     import: usize,
     /// The time between two of its heartbeats, as they say.
     interval: Duration,
-    /// Whether it was asked because a heartbeat was too far ahead to be believed.
+    /// Whether it was asked because a heartbeat was not to be believed.
     is_doubted: bool,
+    /// Before which number its stream had come when its last heartbeat came.
+    mark: u64,
     /// Where it has ended, if it has sent all that was on its bus.
     ended: Option<u64>,
 }
@@ -92,6 +94,13 @@ impl Lines {
     /// Returns the stream for which a numbering stands by.
     pub(super) fn stands_by(&self, numbering: u32) -> Option<StreamKey> {
         self.standing_by.get(&numbering).map(|(own, _)| *own)
+    }
+
+    /// Notes before which number the stream of a sender has come, at a heartbeat. Returns where it was at the last one: what the
+    /// sender has sent by then is in this heartbeat.
+    pub(super) fn replace_mark(&mut self, numbering: u32, mark: u64) -> u64 {
+        let sender = self.senders.get_mut(&numbering);
+        sender.map_or(0, |sender| std::mem::replace(&mut sender.mark, mark))
     }
 
     /// Notes that messages of a stream are dropped, from this number up to another.
@@ -269,7 +278,8 @@ impl Importing {
         if lines.senders.len() >= PATHS {
             lines.senders.retain(|numbering, _| order.knows_path(*numbering));
         }
-        let new = Sender { import, interval: Duration::ZERO, is_doubted: false, ended: None };
+        let new =
+            Sender { import, interval: Duration::ZERO, is_doubted: false, mark: 0, ended: None };
         lines.senders.entry(numbering).or_insert(new);
     }
 
@@ -397,6 +407,7 @@ impl Importing {
         let is_other = |other: StreamKey| {
             (other.source, other.stream) == (key.source, key.stream) && other.series != key.series
         };
+        self.joining.retain(|_, joining| !joining.own.is_some_and(is_other));
         for numbering in self.order.paths_of(is_other) {
             self.order.end(numbering, &mut self.events);
         }

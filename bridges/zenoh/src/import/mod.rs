@@ -152,12 +152,21 @@ impl Joining {
 /// How an export is asked.
 #[derive(Clone, Copy)]
 struct Part {
+    /// Whether it is asked for what this bus has missed, and not for its counts alone.
+    is_wanted: bool,
     /// The sequence up to which its counts are known.
     until: Option<u64>,
     /// Of the question, if a join waits for the answer.
     serial: Option<u64>,
     attempts: u32,
     priority: Priority,
+}
+
+impl Part {
+    /// Asks for the counts alone.
+    fn counts(serial: Option<u64>, priority: Priority) -> Self {
+        Self { is_wanted: false, until: None, serial, attempts: 0, priority }
+    }
 }
 
 struct Importing {
@@ -578,37 +587,33 @@ impl Importing {
         joining.serial = self.serial;
         let (priority, attempts) = (joining.priority, joining.attempts);
         let until = joining.goal.as_ref().map(|goal| goal.until);
-        let part = Part { until, serial: Some(self.serial), attempts, priority };
-        let from = self.ask(import, numbering, Some(own), part);
+        let part = Part { is_wanted: true, until, serial: Some(self.serial), attempts, priority };
+        let from = self.ask(import, numbering, own, part);
         if let Some(joining) = self.joining.get_mut(&numbering) {
             joining.from = from;
         }
         Ok(())
     }
 
-    /// Asks an export for its counts; if the key of its stream is given, also for what this bus has missed. Returns from
-    /// which number on.
-    fn ask(
-        &mut self,
-        import: usize,
-        numbering: u32,
-        key: Option<StreamKey>,
-        part: Part,
-    ) -> Option<u64> {
+    /// Asks an export for its counts, and for what this bus has missed of its stream, if that is wanted. Returns from which
+    /// number on.
+    fn ask(&mut self, import: usize, numbering: u32, own: StreamKey, part: Part) -> Option<u64> {
         let plans = self.plans.clone();
         let plan = &plans[import];
-        let Part { until, serial, attempts, priority } = part;
+        let Part { is_wanted, until, serial, attempts, priority } = part;
+        let is_wanted = is_wanted && own.source != self.context.identity.source;
         // With the message that makes it long enough, it usually fits into the queue.
         let bytes = PART.min(self.limits.bytes as u64 / 2) >> (2 * attempts);
         let mut request = Request {
+            has: self.order.accounted(own).max(Some(self.order.mark(own))),
             until,
             bytes: Some(bytes),
             priority: Some(priority as u8),
             batches: plan.batches,
             ..Request::default()
         };
-        if let Some(key) = key.filter(|key| key.source != self.context.identity.source) {
-            request.from = self.order.accounted(key);
+        if is_wanted {
+            request.from = self.order.accounted(own);
             let is_new = request.from.is_none();
             // Imports with one prefix share the answer.
             let sharing = plans.iter().filter(|other| other.prefix == plan.prefix);
@@ -850,16 +855,17 @@ impl Importing {
                 "another bus has the name of this one, and messages are dropped: set `source`"
             );
         }
-        if self.order.is_doubtful(&beat.told()) {
+        let mark = self.order.mark(beat.key());
+        let is_behind = beat.until < self.lines.replace_mark(beat.numbering, mark);
+        if is_behind || self.order.is_doubtful(&beat.told()) {
             self.context.counting.doubted.one();
             warn_rarely!(
                 numbering = beat.numbering,
-                "a heartbeat is far ahead of those before it, so its sender is asked"
+                is_behind,
+                "a heartbeat is far ahead of those before it, or behind what has come, so its sender is asked"
             );
             if !self.doubt(beat.numbering, true) {
-                let priority = sample.priority();
-                let part = Part { until: None, serial: None, attempts: 0, priority };
-                self.ask(import, beat.numbering, None, part);
+                self.ask(import, beat.numbering, beat.key(), Part::counts(None, sample.priority()));
             }
             return Ok(());
         }
@@ -885,10 +891,9 @@ impl Importing {
                 joining.unanswered = None;
                 self.serial += 1;
                 joining.serial = self.serial;
-                let (serial, priority) = (Some(self.serial), sample.priority());
-                let part = Part { until: None, serial, attempts: 0, priority };
+                let part = Part::counts(Some(self.serial), sample.priority());
                 let import = joining.import;
-                self.ask(import, beat.numbering, None, part);
+                self.ask(import, beat.numbering, beat.key(), part);
                 return Ok(());
             }
             if let Some(joining) = self.joining.remove(&beat.numbering) {
@@ -908,9 +913,7 @@ impl Importing {
             return Ok(());
         }
         if !beat.full && !self.order.is_synced(beat.numbering) {
-            let priority = sample.priority();
-            let part = Part { until: None, serial: None, attempts: 0, priority };
-            self.ask(import, beat.numbering, None, part);
+            self.ask(import, beat.numbering, beat.key(), Part::counts(None, sample.priority()));
         }
         self.told(import, &beat);
         Ok(())
