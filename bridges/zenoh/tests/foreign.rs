@@ -126,10 +126,24 @@ fn attachment(origin: Origin, count: u64) -> Attachment {
     }
 }
 
-/// A program that knows the attachment is treated as a bridge is: order, duplicates, losses.
+/// Answers importers that join numbering 77: it is that of `OWN`, and so far nothing was sent.
+fn answer_joins(peer: &Session) -> zenoh::query::Queryable<()> {
+    let Origin { source, series, stream, .. } = OWN;
+    let counts = serde_json::json!({
+        "bus": "aa", "source": source, "series": series, "stream": stream, "numbering": 77,
+        "beat": 0, "begins": 0, "until": 10, "full": true, "topics": {},
+    });
+    let answer = move |query: zenoh::query::Query| {
+        query.reply(query.key_expr(), counts.to_string()).wait().unwrap();
+    };
+    peer.declare_queryable("@bridge/join/0000004d").callback(answer).wait().unwrap()
+}
+
+/// A program that knows the attachment, and answers who joins, is treated as a bridge is: order, duplicates, losses.
 #[test]
 fn a_program_that_counts_gets_order_and_exact_losses() {
     let (_site, bridge, peer, mut subscriber) = importer();
+    let _queryable = answer_joins(&peer);
     let publisher = peer.declare_publisher("counted").wait().unwrap();
     let send = |count: u64| {
         let origin = Origin { number: 10 * count, ..OWN };
@@ -159,6 +173,7 @@ fn a_program_that_counts_gets_order_and_exact_losses() {
 #[test]
 fn an_export_that_does_not_answer_costs_an_upper_bound() {
     let (site, mut bridge, peer, mut subscriber) = importer();
+    let queryable = answer_joins(&peer);
     let others = [1, 2].map(|source| Origin { source, ..OWN });
     let send = |origin: Origin, number: u64, count: u64| {
         let attachment = attachment(Origin { number, ..origin }, count).to_bytes().to_vec();
@@ -178,6 +193,7 @@ fn an_export_that_does_not_answer_costs_an_upper_bound() {
         send(origin, 10, 0);
         assert_eq!(next(&mut subscriber).text(), format!("from/{}=10", origin.source));
     }
+    queryable.undeclare().wait().unwrap();
     bridge = restart(bridge, Duration::from_millis(100), &mut subscriber);
     for (origin, number) in origins.into_iter().zip([14, 15, 16]) {
         send(origin, number, 2);

@@ -290,6 +290,45 @@ fn forged_numbers_are_not_believed() {
     assert_eq!(to.counters().lost_messages, 0);
 }
 
+/// A program of Zenoh invents a numbering, with which it sends messages of exports that the importer has not met yet. No export
+/// confirms it, so nothing of it arrives, and the exports are joined as if there had been none.
+#[test]
+fn a_numbering_that_no_export_confirms_is_set_aside() {
+    let (a, b) = (Site::new(), Site::new());
+    let from = a.exporting(export(&["**"]), &[]);
+    let listener = peer(&a);
+    let samples = listener.declare_subscriber("x").wait().unwrap();
+    let mut sample = None;
+    wait_until("no connection", || {
+        a.publish("x", "probe");
+        sample = samples.recv_timeout(Duration::from_millis(100)).unwrap();
+        sample.is_some()
+    });
+    let genuine = Attachment::parse(&sample.unwrap().attachment().unwrap().to_bytes()).unwrap();
+    from.stop();
+    let to = b.importing(import(&["**"]), &[]);
+    let mut subscriber = b.subscribe("**");
+    let forger = peer(&b);
+    connect_peer(&forger, "foreign", &mut subscriber);
+    for (at, number) in
+        [Origin::NUMBER_LIMIT - 2, genuine.origin.number + 1].into_iter().enumerate()
+    {
+        let origin = Origin { number, ..genuine.origin };
+        let forged = Attachment { origin, numbering: genuine.numbering ^ 1, count: 0, ..genuine };
+        forger.put("x", "forged").attachment(forged.to_bytes().to_vec()).wait().unwrap();
+        wait_until("it is believed", || {
+            assert_eq!(next_within(&mut subscriber, Duration::from_millis(20)), None);
+            to.counters().doubted > at as u64
+        });
+    }
+    let from = a.exporting(export(&["**"]), &[&b]);
+    connect(&a, "x", &mut subscriber);
+    send(&a, &from, 50);
+    a.publish("x", "end");
+    assert_eq!(payloads(&until(&mut subscriber, "end")), expected(0..50));
+    assert_eq!(to.counters().loss_reports, 0);
+}
+
 /// A program of Zenoh sends a message whose number the sender has not reached yet, as that of a virtual machine which was reverted
 /// while it ran. The next heartbeat shows that, and the sender begins a new series.
 #[test]

@@ -431,7 +431,7 @@ impl<T> Order<T> {
     }
 
     /// Returns whether a number of a stream is too far ahead to be believed: of what has come, and of what the sender of the
-    /// path has told, if the stream is its own.
+    /// path has told, if the stream is its own. If nothing has come, the sender must have told something.
     fn is_far(&self, path: &Path<T>, Origin { number, .. }: Origin, key: StreamKey) -> bool {
         if path.key == Some(key) && number <= path.told.saturating_add(FAR) {
             // Most messages, and none of the tables is asked.
@@ -439,7 +439,11 @@ impl<T> Order<T> {
         }
         let mark = self.streams.get(&key).map(|stream| stream.mark).filter(|mark| *mark > 0);
         let told = (path.key == Some(key)).then_some(path.told);
-        mark.max(told).is_some_and(|known| number > known.saturating_add(FAR))
+        match mark.max(told) {
+            Some(known) => number > known.saturating_add(FAR),
+            // Any program can begin a numbering and name any stream. So the sender has to tell first what it has sent.
+            None => path.key.is_none(),
+        }
     }
 
     /// Returns whether a heartbeat is too far ahead to be believed. The first one of a path is believed.

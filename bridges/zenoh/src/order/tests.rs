@@ -177,11 +177,12 @@ fn a_heartbeat_finds_what_was_lost_last() {
 fn who_joins_late_misses_nothing_from_before() {
     let mut case = Case::new();
     case.open(7);
+    assert!(case.join(50, &[("a", 20)], Replay::Nothing, Vec::new()).is_empty());
     assert_eq!(case.message(0, 7, item("a", 50, 20)), ["a50"]);
-    let topics = vec![("a", 21), ("b", 8)];
+    let topics = vec![("a", 21), ("b", 0)];
     case.beat(1, &Beat { numbering: 7, until: 51, topics, ..Beat::default() });
     assert!(case.expire(1000).is_empty());
-    assert_eq!(case.message(1001, 7, item("b", 51, 8)), ["b51"]);
+    assert_eq!(case.message(1001, 7, item("b", 51, 0)), ["b51"]);
     // From now on each topic that is new begins at 0.
     assert!(case.message(1002, 7, item("c", 53, 1)).is_empty());
     assert_eq!(case.expire(2000), ["lost 1 in 0..53", "c53"]);
@@ -229,6 +230,7 @@ fn a_new_numbering_ends_the_old_one() {
 fn a_relayed_loss_comes_before_what_follows_it() {
     let mut case = Case::new();
     case.open(7);
+    case.beat(0, &Beat { numbering: 7, ..Beat::default() });
     let report = |from, until, count| Item {
         topic: crate::loss::TOPIC.into(),
         origin: StreamKey { stream: u16::MAX, ..KEY }.origin(count),
@@ -335,8 +337,8 @@ fn a_sender_that_does_not_answer_costs_an_upper_bound_of_each_stream() {
     let mut case = restarted(&[KEY, one]);
     case.order.arrived(other, 0);
     case.open_as(7, Some(KEY));
-    // Of this stream nothing had come before.
-    assert_eq!(case.message(0, 7, of(other, "a", 90, 30)), ["a90"]);
+    // Of this stream nothing had come before, so it may be another sender's.
+    assert!(!case.order.message(ms(0), 7, of(other, "a", 90, 30), &mut case.events));
     assert_eq!(case.message(0, 7, item("b", 104, 4)), ["lost 4 in 100..104", "b104"]);
     assert_eq!(case.message(0, 7, of(one, "b", 110, 5)), ["lost 10 in 100..110", "b110"]);
     assert_eq!(case.message(0, 7, item("b", 109, 6)), ["b109"], "counted without a gap");
@@ -546,11 +548,24 @@ fn a_stream_is_not_settled_while_counts_are_unknown() {
     assert_eq!(beat(4 + 2 * REPEATS, 50, false), (Some(50), true));
 }
 
-/// Before the first heartbeat, the first message settles what was before it: who joins late misses nothing.
+/// A heartbeat without topics says whose the numbering is.
+fn tell(order: &mut Order<()>, numbering: u32, key: StreamKey) {
+    let (beat, begins, until, overtaken, full) = (0, 0, 0, None, false);
+    let topics = &BTreeMap::new();
+    let told = Told { numbering, beat, key, begins, until, overtaken, full, topics };
+    order.told(Duration::ZERO, &told, |_| true, &mut Vec::new());
+}
+
+/// Before all counts are known, the first message settles what was before it: who joins late misses nothing.
 #[test]
 fn a_stream_is_settled_before_its_first_message() {
     let mut case = Case::new();
     case.open_as(7, Some(KEY));
+    assert!(
+        !case.order.message(ms(0), 7, item("a", 49, 2), &mut case.events),
+        "nothing confirms it"
+    );
+    tell(&mut case.order, 7, KEY);
     case.order.message(ms(0), 7, item("a", 50, 3), &mut case.events);
     assert_eq!(case.events[0], Event::Settled(KEY.origin(50)));
     assert_eq!(case.bus.take(&mut case.events), ["a50"]);
@@ -669,6 +684,7 @@ fn memory_is_bounded() {
         let now = ms(numbering.into());
         let opening = Opening { numbering, reorder: REORDER, own: None, since: now };
         order.open(now, opening, &mut out);
+        tell(&mut order, numbering, StreamKey { source: 9 + numbering, ..KEY });
         for topic in 0..3 {
             order.message(
                 ms(numbering.into()),
