@@ -10,7 +10,7 @@
 //! brought, if none comes, and for a series that another one follows: the bus of the sender was made again. The bus takes
 //! one open end until the next message of the stream, so it does not matter who writes it.
 
-use super::publishing::{Ended, concerns_one, passes};
+use super::publishing::Ended;
 use super::{Importing, Joining};
 use crate::beat::Beat;
 use crate::identity;
@@ -361,7 +361,7 @@ impl Importing {
     fn report_awaited(&mut self, now: Instant) -> Result<(), Ended> {
         let open = match self.inlet.open_streams(Limit::Try) {
             Ok(open) => open,
-            Err(error) if passes(&error) || concerns_one(&error) => return Ok(()),
+            Err(error) if error.is_temporary() || error.concerns_one_message() => return Ok(()),
             Err(error) => return Err(Ended::Failed(error.to_string())),
         };
         let mut awaited = HashMap::new();

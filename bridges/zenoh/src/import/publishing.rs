@@ -106,7 +106,7 @@ impl Importing {
         while !self.deliveries.is_empty() {
             match self.burst(SLEEP)? {
                 None => {}
-                Some(Refusal::Bus(error)) if passes(&error) => self.wait(&error)?,
+                Some(Refusal::Bus(error)) if error.is_temporary() => self.wait(&error)?,
                 Some(refusal) => {
                     let refused = self.deliveries.remove(0);
                     self.refused(&refused, refusal)?;
@@ -200,7 +200,9 @@ impl Importing {
                 let is_known = deliveries.iter().any(|one| one.payload.len() > self.longest);
                 Ok((!is_known).then_some(Refusal::TooLong))
             }
-            Some(error) if passes(&error) || concerns_one(&error) => Ok(Some(Refusal::Bus(error))),
+            Some(error) if error.is_temporary() || error.concerns_one_message() => {
+                Ok(Some(Refusal::Bus(error)))
+            }
             Some(error) => Err(Ended::Failed(error.to_string())),
         };
         (published, result)
@@ -296,8 +298,8 @@ impl Importing {
     ) -> Result<Result<T, PublishError>, Ended> {
         loop {
             match attempt(SLEEP) {
-                Err(error) if passes(&error) => self.wait(&error)?,
-                Err(error) if !concerns_one(&error) => {
+                Err(error) if error.is_temporary() => self.wait(&error)?,
+                Err(error) if !error.concerns_one_message() => {
                     return Err(Ended::Failed(error.to_string()));
                 }
                 done => return Ok(done),
@@ -429,31 +431,6 @@ enum Refusal {
     Topic(PublisherError),
     /// Something is in the way, or the bus refuses this message or its stream.
     Bus(PublishError),
-}
-
-/// Returns whether an error says that something is in the way, and will not be for ever.
-pub(super) fn passes(error: &PublishError) -> bool {
-    matches!(
-        error,
-        PublishError::Full
-            | PublishError::Busy
-            | PublishError::Timeout
-            | PublishError::WouldWaitForItself
-            | PublishError::Exclusive { .. }
-    )
-}
-
-/// Returns whether an error says something about one message or one stream, and not about the bus.
-pub(super) fn concerns_one(error: &PublishError) -> bool {
-    matches!(
-        error,
-        PublishError::TooLong { .. }
-            | PublishError::Taken { .. }
-            | PublishError::TooManyArrivals { .. }
-            | PublishError::OriginNumber { .. }
-            | PublishError::LostNumbers { .. }
-            | PublishError::LostScope { .. }
-    )
 }
 
 /// Returns all patterns of some scopes, or one of everything if a loss cannot have that many.

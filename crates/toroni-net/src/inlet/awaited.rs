@@ -7,7 +7,6 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::loss::open_end;
-use super::publishing::{concerns_one, is_full};
 use super::{Inlet, InletError, Ways};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -106,7 +105,7 @@ impl Inlet {
 fn later<T>(result: Result<T, PublishError>) -> Result<Option<T>, InletError> {
     match result {
         Ok(done) => Ok(Some(done)),
-        Err(error) if is_full(&error) || concerns_one(&error) => Ok(None),
+        Err(error) if error.is_temporary() || error.concerns_one_message() => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

@@ -4,7 +4,6 @@ use super::Inlet;
 use super::known::Name;
 use super::loss::origin_of;
 use super::names::topic_of;
-use super::publishing::{concerns_one, is_full};
 use super::stage::{self, Item, LONG_BYTES, STAGE_BYTES, Staged};
 use crate::now::now;
 use toroni::Limit;
@@ -82,8 +81,8 @@ impl Inlet {
                     return;
                 }
                 // It is staged, and waits there.
-                Err(error) if is_full(&error.source) => {}
-                Err(error) if concerns_one(&error.source) => {
+                Err(error) if error.source.is_temporary() => {}
+                Err(error) if error.source.concerns_one_message() => {
                     let lost = self.refused((stream, origin, open_from), error.source);
                     return self.stage(lane, lost);
                 }

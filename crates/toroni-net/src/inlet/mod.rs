@@ -30,7 +30,6 @@ pub(crate) use self::ways::Ways;
 
 use self::known::Known;
 use self::loss::origin_of;
-use self::publishing::{concerns_one, is_full};
 use self::stage::{Item, Lane, Patience, Staged};
 use crate::hook::mutant;
 use crate::losses::Losses;
@@ -389,7 +388,7 @@ impl Inlet {
             Err(error) => {
                 let was_standby = known.is_standby;
                 known.is_standby = matches!(error, PublishError::Taken { .. });
-                known.is_unclaimed = is_full(&error);
+                known.is_unclaimed = error.is_temporary();
                 if known.is_unclaimed {
                     self.is_unclaimed = true;
                     self.note_exclusive(&error);
@@ -551,7 +550,7 @@ impl Inlet {
 
     /// Notes why the bus did not do something that concerns one stream.
     fn note_error(&mut self, error: PublishError) {
-        if concerns_one(&error) || is_full(&error) {
+        if error.concerns_one_message() || error.is_temporary() {
             self.refusal = Some(error);
         } else {
             self.failed = Some(error.into());

@@ -108,28 +108,3 @@ impl Inlet {
         None
     }
 }
-
-/// Whether an error says that something must wait: for a slow subscriber, which may be an outlet of the same thread, or for
-/// another publisher, which may keep the bus for itself for long.
-pub(super) fn is_full(error: &PublishError) -> bool {
-    matches!(
-        error,
-        PublishError::Full
-            | PublishError::Busy
-            | PublishError::Timeout
-            | PublishError::WouldWaitForItself
-            | PublishError::Exclusive { .. }
-    )
-}
-
-/// Whether an error says something about one message or one source, and not about the bus.
-pub(super) fn concerns_one(error: &PublishError) -> bool {
-    matches!(
-        error,
-        PublishError::TooLong { .. }
-            | PublishError::Taken { .. }
-            | PublishError::TooManyArrivals { .. }
-            | PublishError::OriginNumber { .. }
-            | PublishError::LostNumbers { .. }
-    )
-}

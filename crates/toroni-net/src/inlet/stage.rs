@@ -381,8 +381,8 @@ impl Lane {
             };
             match result {
                 Ok(()) => {}
-                Err(error) if super::publishing::is_full(&error) => return Attempt::Full(error),
-                Err(error) if super::publishing::concerns_one(&error) => {
+                Err(error) if error.is_temporary() => return Attempt::Full(error),
+                Err(error) if error.concerns_one_message() => {
                     return Attempt::Refused(error);
                 }
                 Err(error) => return Attempt::Failed(error),

@@ -158,6 +158,54 @@ pub enum PublishError {
     },
 }
 
+/// What an error says something about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Concern {
+    Moment,
+    Message,
+    Bus,
+}
+
+impl PublishError {
+    /// Returns whether something is in the way that may pass by itself: a slow subscriber, or another publisher. The same call can
+    /// succeed later.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        self.concern() == Concern::Moment
+    }
+
+    /// Returns whether the error says something about this message, loss or stream alone. The bus takes others.
+    ///
+    /// If neither this nor [`Self::is_temporary`] is true, the caller has made a mistake, or the bus can no longer be used.
+    #[must_use]
+    pub fn concerns_one_message(&self) -> bool {
+        self.concern() == Concern::Message
+    }
+
+    fn concern(&self) -> Concern {
+        match self {
+            Self::Full
+            | Self::Busy
+            | Self::Timeout
+            | Self::WouldWaitForItself
+            | Self::Exclusive { .. } => Concern::Moment,
+            Self::TooLong { .. }
+            | Self::Taken { .. }
+            | Self::TooManyArrivals { .. }
+            | Self::OriginNumber { .. }
+            | Self::LostNumbers { .. }
+            | Self::LostScope { .. } => Concern::Message,
+            Self::ForeignTopic
+            | Self::Reentrant
+            | Self::Unlinked
+            | Self::LeaseLost
+            | Self::Forked(_)
+            | Self::Corrupt(_)
+            | Self::Os { .. } => Concern::Bus,
+        }
+    }
+}
+
 /// Why there is no exclusive publisher.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -199,4 +247,43 @@ pub struct BurstError {
     pub published: usize,
     /// Why the next one was not published.
     pub source: PublishError,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Programs that bring messages from elsewhere wait, leave out what cannot be published, or end.
+    #[test]
+    fn each_error_says_whether_to_wait_to_leave_a_message_out_or_to_end() {
+        let (name, from_source, series) = (String::new, 1, 2);
+        let temporary = [
+            PublishError::Full,
+            PublishError::Busy,
+            PublishError::Timeout,
+            PublishError::WouldWaitForItself,
+            PublishError::Exclusive { name: name(), pid: 1 },
+        ];
+        let of_one = [
+            PublishError::TooLong { length: 2, limit: 1 },
+            PublishError::Taken { from_source, series, name: name(), pid: 1 },
+            PublishError::TooManyArrivals { limit: 1 },
+            PublishError::OriginNumber { number: 1 << 48 },
+            PublishError::LostNumbers { from: 2, until: 1 },
+            PublishError::LostScope { patterns: 0 },
+        ];
+        let of_the_bus = [
+            PublishError::ForeignTopic,
+            PublishError::Reentrant,
+            PublishError::Unlinked,
+            PublishError::LeaseLost,
+            PublishError::Forked(Forked),
+            PublishError::Corrupt(Corrupt { what: "length", value: 1, position: 2 }),
+            PublishError::Os { action: "wait", source: io::Error::other("no") },
+        ];
+        let says = |error: &PublishError| (error.is_temporary(), error.concerns_one_message());
+        assert!(temporary.iter().all(|error| says(error) == (true, false)));
+        assert!(of_one.iter().all(|error| says(error) == (false, true)));
+        assert!(of_the_bus.iter().all(|error| says(error) == (false, false)));
+    }
 }
