@@ -139,7 +139,9 @@ fn listen(context: &Arc<Context>, plans: &Plans) -> Result<Vec<Subscriber<()>>, 
             .declare_subscriber(key)
             .allowed_origin(Locality::Remote)
             .callback(move |sample| {
-                if let Some(beat) = Beat::parse(&sample.payload().to_bytes()) {
+                if let Some(beat) = Beat::parse(&sample.payload().to_bytes())
+                    && end_of(&told).is_ok_and(|end| beat.until <= end)
+                {
                     told.witness.take(&plan.prefix, &beat);
                 }
             })
@@ -240,18 +242,19 @@ impl Running {
             asks,
             history: Vec::new(),
         };
-        for _ in 0..history::THREADS {
-            let (context, waiting) = (context.clone(), waiting.clone());
-            let builder = std::thread::Builder::new().name("history".to_owned());
-            let thread = builder.spawn(move || history::serve(&context, &waiting));
-            running.history.push(thread.map_err(BridgeError::Thread)?);
-        }
         // First, so that what exports cause to be sent here arrives.
         if !plans.imports.is_empty() {
             let importer = Importer::start(context.clone(), plans.imports.clone(), plans.queue)?;
             running.importer = Some(importer);
         }
         let (context, beats) = &predecessor(context, plans)?;
+        // They send what an importer has missed with the numbers of this life of the bus.
+        for _ in 0..history::THREADS {
+            let (context, waiting) = (context.clone(), waiting.clone());
+            let builder = std::thread::Builder::new().name("history".to_owned());
+            let thread = builder.spawn(move || history::serve(&context, &waiting));
+            running.history.push(thread.map_err(BridgeError::Thread)?);
+        }
         let last = witness::predecessors(beats, oldest_of(context)?);
         for plan in &plans.exports {
             let table = plan.begin(context, &last, end);

@@ -360,8 +360,17 @@ fn a_bus_that_has_gone_back_is_noticed_when_an_importer_asks() {
         assert_eq!(got[0].text(), "lost 0 restart", "{what}: {got:?}");
         assert!(got[1..].iter().all(|got| matches!(got, Got::Message { .. })), "{what}: {got:?}");
         assert_eq!(to.counters().loss_reports, 1, "{what}");
+        // What it misses from now on is sent again with the new numbers.
+        to.stop();
+        publish("missed", 20);
+        let to = b.importing(import(&["**"]), &[&a]);
+        publish("end", 1);
+        let missed: Vec<_> = (0..20).map(|number| format!("x=missed {number}")).collect();
+        assert_eq!(payloads(&until(&mut subscriber, "end 0")), missed, "{what}");
+        assert_eq!(to.counters().loss_reports, 0, "{what}");
         if is_new_importer_first {
-            let got = payloads(&until(&mut others, "end 0"));
+            let mut got = payloads(&until(&mut others, "end 0"));
+            got.extend(payloads(&until(&mut others, "end 0")));
             let restarts = got.iter().filter(|text| *text == "lost 0 restart").count();
             let distinct: std::collections::BTreeSet<_> = got.iter().collect();
             assert_eq!((restarts, distinct.len()), (1, got.len()), "{got:?}");
