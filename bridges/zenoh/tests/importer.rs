@@ -310,17 +310,31 @@ fn a_numbering_that_no_export_confirms_is_set_aside() {
     let mut subscriber = b.subscribe("**");
     let forger = peer(&b);
     connect_peer(&forger, "foreign", &mut subscriber);
-    for (at, number) in
-        [Origin::NUMBER_LIMIT - 2, genuine.origin.number + 1].into_iter().enumerate()
-    {
+    let Origin { source, series, stream, number } = genuine.origin;
+    let forge = |number: u64, numbering: u32| {
         let origin = Origin { number, ..genuine.origin };
-        let forged = Attachment { origin, numbering: genuine.numbering ^ 1, count: 0, ..genuine };
+        let forged = Attachment { origin, numbering, count: 0, ..genuine };
         forger.put("x", "forged").attachment(forged.to_bytes().to_vec()).wait().unwrap();
+    };
+    for (at, number) in (0..).zip([Origin::NUMBER_LIMIT - 2, number + 1]) {
+        forge(number, genuine.numbering ^ 1);
         wait_until("it is believed", || {
             assert_eq!(next_within(&mut subscriber, Duration::from_millis(20)), None);
-            to.counters().doubted > at as u64
+            to.counters().doubted > at
         });
     }
+    // A heartbeat is as easily invented.
+    let numbering = genuine.numbering ^ 2;
+    let beat = serde_json::json!({
+        "bus": "aa", "source": source, "series": series, "stream": stream, "numbering": numbering,
+        "beat": 1, "begins": 0, "until": number, "full": true, "topics": {},
+    });
+    for number in number..number + 20 {
+        forge(number, numbering);
+        forger.put("@bridge/beat/aa/0009", beat.to_string()).wait().unwrap();
+        assert_eq!(next_within(&mut subscriber, Duration::from_millis(50)), None);
+    }
+    forger.close().wait().unwrap();
     let from = a.exporting(export(&["**"]), &[&b]);
     connect(&a, "x", &mut subscriber);
     send(&a, &from, 50);

@@ -37,7 +37,7 @@ pub(super) struct Lines {
     /// The numberings of senders whose own streams are refused: the stream and the import.
     standing_by: HashMap<u32, (StreamKey, usize)>,
     senders: HashMap<u32, Sender>,
-    /// The own streams of senders that have come once.
+    /// The own streams of senders that have answered once.
     met: HashSet<StreamKey>,
     /// When streams that no process brings are reported.
     awaited: HashMap<StreamKey, Instant>,
@@ -188,12 +188,6 @@ impl Importing {
             self.senders.clear();
         }
         self.senders.insert(key);
-        if self.lines.met.len() >= STREAMS {
-            self.lines.met.clear();
-        }
-        if self.lines.met.insert(key) {
-            self.end_other_series(key)?;
-        }
         Ok(true)
     }
 
@@ -384,6 +378,13 @@ impl Importing {
         Ok(())
     }
 
+    /// Returns whether the bus has something of a stream, and no open end after it. Only then may a numbering be followed that its
+    /// sender has not confirmed: what is dropped of another stream needs no report.
+    pub(super) fn is_open(&self, key: StreamKey) -> Result<bool, Ended> {
+        let open = self.persist(|limit| self.inlet.open_streams(limit))?.unwrap_or_default();
+        Ok(open.into_iter().any(|origin| StreamKey::of(origin) == key))
+    }
+
     /// Returns whether something may still come of a sender's own stream by this import: from the sender, or by a relay.
     fn is_alive(&self, key: StreamKey) -> bool {
         self.lines.refuses(key)
@@ -402,8 +403,14 @@ impl Importing {
         Ok(arrived.next > 0)
     }
 
-    /// Ends the other series of a sender's stream: its bus was made again, and may have had more.
-    fn end_other_series(&mut self, key: StreamKey) -> Result<(), Ended> {
+    /// Ends the other series of a sender's stream, once the sender has answered: its bus was made again, and may have had more.
+    pub(super) fn end_other_series(&mut self, key: StreamKey) -> Result<(), Ended> {
+        if self.lines.met.len() >= STREAMS {
+            self.lines.met.clear();
+        }
+        if !self.lines.met.insert(key) {
+            return Ok(());
+        }
         let is_other = |other: StreamKey| {
             (other.source, other.stream) == (key.source, key.stream) && other.series != key.series
         };
@@ -412,9 +419,7 @@ impl Importing {
             self.order.end(numbering, &mut self.events);
         }
         self.flush()?;
-        let Ok(open) = self.persist(|limit| self.inlet.open_streams(limit))? else {
-            return Ok(());
-        };
+        let open = self.persist(|limit| self.inlet.open_streams(limit))?.unwrap_or_default();
         for other in open.into_iter().map(StreamKey::of).filter(|other| is_other(*other)) {
             if self.is_of_a_sender(other)? {
                 warn_rarely!(

@@ -726,6 +726,7 @@ impl Importing {
         if !self.introduce_sender(part.key())? {
             return Ok(false);
         }
+        self.end_other_series(part.key())?;
         let now = self.now();
         self.order.catch_up(now, &part.told(), replay, items, &mut self.events);
         self.flush()?;
@@ -774,12 +775,15 @@ impl Importing {
         joining: Joining,
         counts: Option<Beat>,
     ) -> Result<(), Ended> {
-        let Joining { import, since, own, from, replayed, mut held, .. } = joining;
-        if let Some(key) = counts.as_ref().map(Beat::key)
-            && !self.introduce_sender(key)?
-        {
-            self.stand_by(numbering, import, key);
-            return Ok(());
+        let Joining { import, since, own, from, unanswered, replayed, mut held, .. } = joining;
+        if let Some(key) = counts.as_ref().map(Beat::key) {
+            if !self.introduce_sender(key)? {
+                self.stand_by(numbering, import, key);
+                return Ok(());
+            }
+            if unanswered.is_none() {
+                self.end_other_series(key)?;
+            }
         }
         let now = self.now();
         self.note_sender(numbering, import);
@@ -833,8 +837,17 @@ impl Importing {
             .map(|(numbering, _)| *numbering)
             .collect();
         for numbering in late {
-            if let Some(joining) = self.joining.remove(&numbering) {
+            let Some(joining) = self.joining.remove(&numbering) else { continue };
+            if let Some(own) = joining.own
+                && self.is_open(own)?
+            {
                 self.end_join(numbering, joining, None)?;
+            } else {
+                self.context.counting.doubted.one();
+                warn_rarely!(
+                    numbering,
+                    "no export confirms a numbering: what came with it is dropped"
+                );
             }
         }
         Ok(())
@@ -870,7 +883,7 @@ impl Importing {
             return Ok(());
         }
         let stands_by = self.lines.stands_by(beat.numbering);
-        if !self.joining.contains_key(&beat.numbering) && stands_by.is_none() {
+        if self.order.knows_path(beat.numbering) && stands_by.is_none() {
             // Else what was missed may still come. An export that ends waits for that.
             self.context.witness.take(&self.plans[import].prefix, &beat);
         }
@@ -887,18 +900,18 @@ impl Importing {
             if joining.unanswered.is_none() {
                 return Ok(());
             }
-            if !beat.full {
-                joining.unanswered = None;
-                self.serial += 1;
-                joining.serial = self.serial;
-                let part = Part::counts(Some(self.serial), sample.priority());
-                let import = joining.import;
-                self.ask(import, beat.numbering, beat.key(), part);
-                return Ok(());
-            }
-            if let Some(joining) = self.joining.remove(&beat.numbering) {
+            // Any program can play back a heartbeat.
+            let is_believed = beat.full && self.is_open(beat.key())?;
+            let Some(mut joining) = self.joining.remove(&beat.numbering) else { return Ok(()) };
+            if is_believed {
                 return self.end_join(beat.numbering, joining, Some(beat));
             }
+            joining.unanswered = None;
+            self.serial += 1;
+            joining.serial = self.serial;
+            let part = Part::counts(Some(self.serial), sample.priority());
+            self.ask(joining.import, beat.numbering, beat.key(), part);
+            self.joining.insert(beat.numbering, joining);
             return Ok(());
         }
         if !self.order.knows_path(beat.numbering) {
