@@ -4,16 +4,19 @@ peer.py publish KEY COUNT [ATTACHMENT]   puts the numbers 0, 1, …; then delete
 peer.py hostile KEY COUNT                puts with attachments of random bytes, on keys that are no topics, too
 peer.py subscribe KEY                    prints a JSON object for each sample
 peer.py query SELECTOR                   prints a JSON object for each answer
-peer.py router ADDRESS                   routes
+peer.py router ADDRESS[:PORT]            routes
+peer.py record                           plays back at random times what it has heard from bridges
+peer.py forge                            changes what it has heard from bridges, and sends that
 
-`publish`, `hostile`, `subscribe` and `router` end with their input. The first line is `ready`.
-Environment: ZENOH_CONFIG, the configuration as JSON.
+`publish`, `hostile`, `subscribe`, `router`, `record` and `forge` end with their input. The first line is `ready`.
+Environment: ZENOH_CONFIG, the configuration as JSON. TORONI_SEED, a number for all that is random.
 """
 
 import json
 import os
 import random
 import sys
+import threading
 import time
 
 import zenoh
@@ -91,6 +94,82 @@ def hostile(session, key, count):
     sys.stdin.read()
 
 
+# What bridges send. No wildcard matches a segment that begins with @.
+BRIDGES = ["**", "@bridge/beat/*/*", "@bridge/batch/*/*", "@bridge/loss/*/*"]
+
+
+def hear(session):
+    """Returns a list that has the newest of what bridges send, and keeps it up."""
+    heard = []
+
+    def take(sample):
+        attachment = sample.attachment
+        attachment = None if attachment is None else attachment.to_bytes()
+        # What another of these programs has made is not changed again.
+        if sample.payload.to_bytes() != b"forged":
+            heard.append((str(sample.key_expr), sample.payload.to_bytes(), attachment))
+        del heard[:-1000]
+
+    return heard, [session.declare_subscriber(key, take) for key in BRIDGES]
+
+
+def at_random(each):
+    """Calls a function at random times until the input ends."""
+    seed = int(os.environ.get("TORONI_SEED", "1"))
+    print("seed", seed, file=sys.stderr)
+    chance = random.Random(seed)
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    while not ended.wait(chance.uniform(0, 0.04)):
+        each(chance)
+
+
+def record(session):
+    heard, subscribers = hear(session)
+
+    def play(chance):
+        for _ in range(min(chance.choice([1, 1, 20]), len(heard))):
+            key, payload, attachment = chance.choice(heard)
+            session.put(key, payload, attachment=attachment)
+
+    at_random(play)
+    del subscribers
+
+
+def forge(session):
+    heard, subscribers = hear(session)
+    far = 1 << 22
+
+    def invent(chance):
+        samples = [one for one in heard if one[2] is not None and len(one[2]) == 32]
+        beats = [one for one in heard if one[0].startswith("@bridge/beat/")]
+        kind = chance.randrange(6)
+        key, attachment = "evil/" + chance.choice("abc"), chance.randbytes(chance.randrange(40))
+        if samples and kind < 4:
+            key, _, attachment = chance.choice(samples)
+            attachment = bytearray(attachment)
+            number = int.from_bytes(attachment[10:16], "little")
+            ahead = min(number + far + chance.randrange(1 << 40), (1 << 48) - 2)
+            if kind in (0, 1):
+                attachment[10:16] = ahead.to_bytes(6, "little")
+            if kind in (1, 2):
+                attachment[24:28] = chance.randbytes(4)
+            if kind == 2:
+                attachment[0:4] = chance.randbytes(4)
+            if kind == 3:
+                attachment[28] |= 2
+        elif beats and kind == 4:
+            key, payload, _ = chance.choice(beats)
+            beat = json.loads(payload)
+            beat["until"] += far + chance.randrange(1 << 40)
+            beat["beat"] += chance.randrange(3)
+            return session.put(key, json.dumps(beat))
+        session.put(key, b"forged", attachment=bytes(attachment))
+
+    at_random(invent)
+    del subscribers
+
+
 def main():
     configuration = zenoh.Config.from_json5(os.environ.get("ZENOH_CONFIG", "{}"))
     # A peer that is killed would leave a file in /dev/shm.
@@ -98,7 +177,8 @@ def main():
     command, arguments = sys.argv[1], sys.argv[2:]
     if command == "router":
         configuration.insert_json5("mode", '"router"')
-        endpoints = json.dumps([f"tcp/{arguments[0]}:7447"])
+        address = arguments[0] if ":" in arguments[0] else arguments[0] + ":7447"
+        endpoints = json.dumps([f"tcp/{address}"])
         configuration.insert_json5("listen/endpoints", endpoints)
     with zenoh.open(configuration) as session:
         if command == "subscribe":
@@ -112,6 +192,10 @@ def main():
             publish(session, *arguments)
         elif command == "hostile":
             hostile(session, *arguments)
+        elif command == "record":
+            record(session)
+        elif command == "forge":
+            forge(session)
         elif command == "query":
             for reply in session.get(arguments[0], timeout=10):
                 if reply.ok is not None:
