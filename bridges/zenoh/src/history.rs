@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use toroni::{Message, Origin, Pattern, ReceiveError, Start, SubscriberError};
+use toroni::{LostBound, Message, Origin, Pattern, ReceiveError, Start, SubscriberError};
 use zenoh::Wait;
 use zenoh::bytes::ZBytes;
 use zenoh::query::{Query, ReplyKeyExpr};
@@ -291,7 +291,12 @@ impl Scan<'_> {
                 Err(ReceiveError::Lapped { .. }) => is_behind = true,
                 // The answer has messages only. An importer that misses the report learns that as many cannot be sent.
                 Err(ReceiveError::Lost(lost)) if self.plan.relay => {
-                    let unsent = self.unsent.get().saturating_add(lost.messages.max(1));
+                    // How many an open end stands for is unknown, so any number may be missing.
+                    let most = match lost.bound {
+                        LostBound::AtLeast => Origin::NUMBER_LIMIT,
+                        _ => lost.messages.max(1),
+                    };
+                    let unsent = self.unsent.get().saturating_add(most);
                     self.unsent.set(unsent.min(Origin::NUMBER_LIMIT));
                 }
                 Err(ReceiveError::Lost(_)) => {}

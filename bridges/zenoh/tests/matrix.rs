@@ -18,14 +18,17 @@ use toroni_testkit::reports::{
 };
 use toroni_testkit::{Directory, Program, Random};
 
+/// The port of the bridge that relays.
+const RELAY: usize = 3;
 /// Longer than it takes to notice that an exporter is silent.
 const SILENCE: Duration = Duration::from_secs(14);
 
-/// Two hosts, of which one sends to the other.
+/// Two hosts, of which one sends to the other: directly, or to a third one between them, which relays.
 struct Pair {
     root: Directory,
     batches: bool,
-    ports: [u16; 3],
+    ports: [u16; 4],
+    relay: Option<Program>,
     from: Option<Bus>,
     to: Bus,
     subscriber: Subscriber,
@@ -36,12 +39,13 @@ struct Pair {
 
 impl Pair {
     /// Five messages are delivered.
-    fn new(batches: bool) -> Self {
+    fn new(batches: bool, is_relayed: bool) -> Self {
         let root = Directory::new();
         let (from, to) = (bus(&root, "a"), bus(&root, "b"));
         let mut pair = Self {
             batches,
-            ports: [(); 3].map(|()| free_port()),
+            ports: [(); 4].map(|()| free_port()),
+            relay: None,
             from: Some(from),
             subscriber: to.subscribe("t/**").unwrap(),
             to,
@@ -51,6 +55,13 @@ impl Pair {
             next: 0,
         };
         pair.start_sender();
+        if is_relayed {
+            drop(bus(&pair.root, "relay"));
+            let section = format!("[[export]]\npatterns = ['**']\nrelay = true\n{}", pair.import());
+            let mut relay = pair.start("relay", &section, RELAY, &[0]);
+            relay.wait_ready();
+            pair.relay = Some(relay);
+        }
         pair.receiver = Some(pair.start_receiver(1));
         pair.connect();
         pair.publish(5);
@@ -80,11 +91,15 @@ impl Pair {
         self.sender = Some(sender);
     }
 
+    fn import(&self) -> String {
+        format!("[[import]]\npatterns = ['**']\nbatches = {}\n", self.batches)
+    }
+
     /// Starts a bridge that imports, at the second port or the third.
     fn start_receiver(&self, port: usize) -> Program {
-        let section = format!("[[import]]\npatterns = ['**']\nbatches = {}\n", self.batches);
-        let connects: Vec<_> = (0..port).collect();
-        let mut receiver = self.start("b", &section, port, &connects);
+        let from = if self.relay.is_some() { RELAY } else { 0 };
+        let connects: Vec<_> = std::iter::once(from).chain(1..port).collect();
+        let mut receiver = self.start("b", &self.import(), port, &connects);
         if port == 1 {
             receiver.wait_ready();
         } else {
@@ -184,8 +199,24 @@ fn end(bridge: &mut Option<Program>, end: End) {
     assert_eq!(bridge.wait().success(), end == End::InOrder);
 }
 
-fn play(case: &Case, batches: bool) {
-    let mut pair = Pair::new(batches);
+/// Returns the case whose reports come by a relay, which lives.
+fn told_by_a_relay(case: Case) -> Case {
+    let receiver = match (case.receiver, case.sender) {
+        // It knows that the sender has sent all.
+        (Receiver::Killed | Receiver::BringerKilled, Sender::Drained(Back::Never))
+        // It tells a new bus what it has noticed.
+        | (
+            Receiver::Emptied,
+            Sender::Emptied(_) | Sender::Restored(_) | Sender::Killed(Back::Never),
+        ) => Receiver::Lives,
+        (receiver, _) => receiver,
+    };
+    Case { receiver, ..case }
+}
+
+fn play(case: &Case, batches: bool, is_relayed: bool) {
+    let mut pair = Pair::new(batches, is_relayed);
+    let expected = if is_relayed { told_by_a_relay(*case) } else { *case };
     let mut standby = None;
     if matches!(case.receiver, Receiver::StandbyKilled | Receiver::BringerKilled) {
         standby = Some(pair.start_receiver(2));
@@ -235,7 +266,7 @@ fn play(case: &Case, batches: bool) {
     if matches!(case.receiver, Receiver::Killed | Receiver::Emptied) {
         pair.receiver = Some(pair.start_receiver(1));
     }
-    let (_, wanted) = case.expected();
+    let (_, wanted) = expected.expected();
     if case.sender.comes_back() {
         pair.connect();
         // Only who waits for what was said before publishes what follows it.
@@ -244,13 +275,13 @@ fn play(case: &Case, batches: bool) {
         pair.next = 10;
         pair.publish(2);
         told.extend(pair.told_until(LATER[1]));
-        case.compare(&told);
+        expected.compare(&told);
     } else {
         let told = wanted.last().map_or_else(Vec::new, |last| pair.told_until(last));
-        case.compare(&told);
+        expected.compare(&told);
         assert_eq!(pair.next(SILENCE), None, "{case:?}");
     }
-    for bridge in [&mut pair.receiver, &mut pair.sender] {
+    for bridge in [&mut pair.receiver, &mut pair.relay, &mut pair.sender] {
         if bridge.is_some() {
             end(bridge, End::InOrder);
         }
@@ -299,5 +330,12 @@ fn subscribers_learn_what_the_table_says() {
     let is_drawn = |random: &mut Random, (case, batches): &(Case, bool)| {
         is_all(case) && *batches || random.below(12) == 0
     };
-    reports::play(cases(), 2, is_drawn, |(case, batches)| play(case, *batches));
+    reports::play(cases(), 2, is_drawn, |(case, batches)| play(case, *batches, false));
+}
+
+/// As before, with a relay between the two.
+#[test]
+fn subscribers_behind_a_relay_learn_what_the_table_says() {
+    let is_drawn = |random: &mut Random, _: &(Case, bool)| random.below(24) == 0;
+    reports::play(cases(), 2, is_drawn, |(case, batches)| play(case, *batches, true));
 }

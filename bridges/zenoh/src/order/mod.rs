@@ -151,7 +151,8 @@ pub(crate) struct Opening {
 pub(crate) enum Replay {
     /// Not what was missed: the bus has nothing of the sender's stream.
     Nothing,
-    /// All from this number on, but for messages that cannot be sent.
+    /// All from this number on, but for messages that cannot be sent. From [`Origin::NUMBER_LIMIT`] on, their number is
+    /// unknown.
     From { number: u64, unsent: u64 },
     /// A part, or nothing although it was asked.
     Part,
@@ -614,7 +615,10 @@ impl<T> Order<T> {
             };
             if messages > 0 {
                 let number = number.max(base.until);
-                let loss = self.loss_before(told.key, base.until, number, messages, reason);
+                let mut loss = self.loss_before(told.key, base.until, number, messages, reason);
+                if messages >= Origin::NUMBER_LIMIT {
+                    (loss.messages, loss.bound) = (0, LostBound::AtLeast);
+                }
                 out.push(Event::Lost(loss));
             }
         }

@@ -391,6 +391,16 @@ fn what_a_sender_cannot_send_again_is_reported() {
     let replay = Replay::From { number: 100, unsent: 2 };
     let seen = case.join(110, &[("a", 9)], replay, vec![item("a", 104, 0)]);
     assert_eq!(seen, ["lost 2 in 100..100", "a104"]);
+    // A relay had an open end meanwhile: nothing bounds what is missing.
+    let mut case = restarted(&[KEY]);
+    case.open_as(7, Some(KEY));
+    let replay = Replay::From { number: 100, unsent: Origin::NUMBER_LIMIT };
+    let (topics, key) = (&BTreeMap::new(), KEY);
+    let (numbering, beat, begins, until, overtaken, full) = (7, 0, 0, 110, None, true);
+    let told = Told { numbering, beat, key, begins, until, overtaken, full, topics };
+    case.order.join(Duration::ZERO, &told, replay, Vec::new(), &mut case.events);
+    let Event::Lost(loss) = &case.events[0] else { panic!("{:?}", case.events) };
+    assert_eq!((loss.messages, loss.bound), (0, LostBound::AtLeast));
 }
 
 /// A part settles what it has. If the rest does not come, a heartbeat reports it; else the join continues after the part.
