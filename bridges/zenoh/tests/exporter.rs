@@ -311,8 +311,9 @@ fn a_bus_that_has_gone_back_sends_with_new_numbers() {
     assert_eq!((to.counters().lost_messages, to.counters().duplicates), (0, 0));
 }
 
-/// A bus is put back in place while no importer is connected. The importer that has later messages is told when it asks: the bus
-/// ends before them, or has grown beyond them since, or another importer has joined meanwhile, which gets nothing twice.
+/// A bus is put back in place while no importer is connected. The exporter learns that from the question of an importer that
+/// has later messages: the bus ends before them, or has grown beyond them since, or another importer has joined meanwhile,
+/// which gets nothing twice.
 #[test]
 fn a_bus_that_has_gone_back_is_noticed_when_an_importer_asks() {
     for (what, count, is_new_importer_first) in
