@@ -18,6 +18,8 @@ pub(crate) const NOTE_TOPIC: &str = "@toroni/note";
 /// The key in the metadata of a channel that says what Toroni uses it for: `lost`, `origin` or `note`. A bus may have a
 /// topic with the name of one of them, but its channel does not have this key.
 pub(crate) const KIND: &str = "toroni.kind";
+/// The numbers of the channels of losses, notes and origins: a recorder describes them first.
+pub(crate) const OWN_CHANNELS: std::ops::RangeInclusive<u16> = 1..=3;
 /// The key in the metadata of a channel whose messages were published to descendants.
 pub(crate) const TO_DESCENDANTS: &str = "toroni.to_descendants";
 /// The name of the metadata records.

@@ -92,7 +92,7 @@ pub struct Item {
     pub kind: ItemKind,
     /// Its sequence on the bus.
     pub sequence: u64,
-    /// When it was recorded, in nanoseconds since 1970.
+    /// When it was recorded, in nanoseconds since 1970. 0 for a damage without [`Damage::time`].
     pub log_time: u64,
     /// When it was published, in nanoseconds since 1970.
     pub publish_time: u64,
@@ -108,6 +108,12 @@ pub struct Damage {
     pub broken: Broken,
     /// How many messages it had. `None` if the file does not say.
     pub messages: Option<u64>,
+    /// The sequence at which they are missing.
+    pub(crate) sequence: u64,
+    /// When it begins. `None` if nothing before it has a time, and the file does not say.
+    pub time: Option<u64>,
+    /// When its last message was recorded, if the file says so.
+    pub end_time: Option<u64>,
 }
 
 impl fmt::Display for Damage {
@@ -166,6 +172,9 @@ pub struct Reader<R> {
     pub notes: Notes,
     /// How many chunks were read.
     pub chunks_read: u64,
+    /// The sequence of the item before, from which that of the next one follows.
+    last_sequence: u64,
+    /// The sequence after the message before.
     next_sequence: u64,
     last_time: u64,
     /// The damage that was found last.
@@ -195,6 +204,7 @@ impl<R: Read + Seek> Reader<R> {
             summary: None,
             notes: Notes::default(),
             chunks_read: 0,
+            last_sequence: 0,
             next_sequence: 0,
             last_time: 0,
             damage: None,
@@ -361,13 +371,17 @@ impl<R: Read + Seek> Reader<R> {
     fn read_notes(&mut self) -> Result<(), Broken> {
         loop {
             let start = self.position;
-            let Some((code, length)) = self.record()? else {
-                self.seek(start)?;
-                return Ok(());
-            };
-            match code {
-                op::HEADER => self.skip(length)?,
-                op::METADATA => {
+            let next = self.next_chunk(start).map_or(self.length, |chunk| chunk.offset);
+            match self.record()? {
+                // One that reaches into a chunk has a wrong length, which `load` reports.
+                Some((op::HEADER | op::METADATA, length))
+                    if self.position.saturating_add(length) > next =>
+                {
+                    self.seek(start)?;
+                    break;
+                }
+                Some((op::HEADER, length)) => self.skip(length)?,
+                Some((op::METADATA, length)) => {
                     let body = self.body(length, MOST_METADATA_BYTES)?;
                     self.take_notes(&body);
                 }
@@ -378,9 +392,15 @@ impl<R: Read + Seek> Reader<R> {
             }
             self.whole_until = self.position;
         }
-        let base = self.notes.0.get(format::SEQUENCE_BASE).and_then(|base| base.parse().ok());
-        self.next_sequence = base.unwrap_or(0);
+        self.last_sequence = self.sequence_base();
+        self.next_sequence = self.last_sequence;
         Ok(())
+    }
+
+    /// Returns a sequence that is not after the first.
+    pub(crate) fn sequence_base(&self) -> u64 {
+        let base = self.notes.0.get(format::SEQUENCE_BASE).and_then(|base| base.parse().ok());
+        base.unwrap_or(0)
     }
 
     fn take_notes(&mut self, body: &[u8]) {
@@ -586,9 +606,9 @@ impl<R: Read + Seek> Reader<R> {
         };
         self.whole_until = self.position;
         // A chunk without messages has no time.
-        let time = indexed.map(|chunk| chunk.start_time).filter(|time| *time > 0);
-        let time = time.or_else(|| self.start_time()).unwrap_or(0).max(self.last_time);
-        self.found_damage(Damage { broken, messages }, time);
+        let indexed = indexed.filter(|chunk| chunk.start_time > 0);
+        let time = indexed.map(|chunk| chunk.start_time);
+        self.found_damage(broken, messages, time, indexed.map(|chunk| chunk.end_time));
         Ok(())
     }
 
@@ -608,23 +628,28 @@ impl<R: Read + Seek> Reader<R> {
             }
             let body = self.body(length, MOST_CHUNK_BYTES)?;
             if let Some((channel, count)) = wire::message_index(&body) {
-                // Of a channel that is not known yet, too.
-                let is_topic = self
-                    .channel_of(channel)
-                    .is_none_or(|channel| matches!(channel.kind, ChannelKind::Topic { .. }));
-                let count = if is_topic { count } else { 0 };
+                let count = if self.may_be_topic(channel) { count } else { 0 };
                 messages = Some(count.saturating_add(messages.unwrap_or(0)));
             }
         }
     }
 
-    /// Makes a damage the next item.
-    fn found_damage(&mut self, damage: Damage, log_time: u64) {
-        self.damage = Some(damage);
+    /// Makes a damage the next item. Its place is after what was read before.
+    fn found_damage(
+        &mut self,
+        broken: Broken,
+        messages: Option<u64>,
+        time: Option<u64>,
+        end_time: Option<u64>,
+    ) {
+        let known = (self.last_time > 0).then_some(self.last_time);
+        let time = time.max(known).or_else(|| self.start_time());
+        let (sequence, log_time) = (self.next_sequence, time.unwrap_or(0));
+        self.damage = Some(Damage { broken, messages, sequence, time, end_time });
         self.damage_item = Some(Item {
             channel: 0,
             kind: ItemKind::Damage,
-            sequence: self.next_sequence,
+            sequence,
             log_time,
             publish_time: log_time,
             origin: None,
@@ -755,37 +780,53 @@ impl<R: Read + Seek> Reader<R> {
     #[cold]
     fn end_of_chunk(&mut self, what: Option<String>) -> Option<Item> {
         let offset = self.chunk_offset;
+        let unknown = std::mem::take(&mut self.unknown);
         if let Some(what) = what {
             self.chunk.clear();
-            self.unknown = 0;
-            let broken = Broken { offset, what };
-            self.found_damage(Damage { broken, messages: None }, self.last_time);
-        } else if self.unknown > 0 {
+            self.found_damage(Broken { offset, what }, None, None, None);
+        } else if unknown > 0 {
             let what = "their channels are not described".to_owned();
-            let messages = Some(std::mem::take(&mut self.unknown));
-            let broken = Broken { offset, what };
-            self.found_damage(Damage { broken, messages }, self.last_time);
+            self.found_damage(Broken { offset, what }, Some(unknown), None, None);
         }
         self.damage_item.take()
     }
 
+    /// Whether a channel may be one of a topic, if it is not described: the recorder numbers its own channels first.
+    fn may_be_topic(&self, channel: u16) -> bool {
+        let is_own = format::OWN_CHANNELS.contains(&channel)
+            && self.notes.0.contains_key(format::SEQUENCE_BASE);
+        self.channel_of(channel)
+            .map_or(!is_own, |channel| matches!(channel.kind, ChannelKind::Topic { .. }))
+    }
+
+    /// Takes note of a message of the file. Returns what it is and its sequence, or `None` for origins, and on a channel
+    /// that is not described.
     #[inline]
-    fn item(&mut self, header: MessageHeader, payload: (usize, usize)) -> Option<Item> {
+    fn pass(&mut self, header: &MessageHeader) -> Option<(ItemKind, u64)> {
         let Some(channel) = self.channel_of(header.channel) else {
-            self.unknown = self.unknown.saturating_add(1);
+            let count = u64::from(self.may_be_topic(header.channel));
+            self.unknown = self.unknown.saturating_add(count);
             return None;
         };
         let kind = match channel.kind {
             ChannelKind::Topic { .. } => ItemKind::Message,
             ChannelKind::Lost => ItemKind::Loss,
             ChannelKind::Note => ItemKind::Note,
+            // Their sequence is that of an earlier message.
             ChannelKind::Origin => return None,
         };
         self.last_time = header.log_time;
         // The file has the low 32 bits. Sequences grow.
-        let low = u32::try_from(self.next_sequence & u64::from(u32::MAX)).unwrap_or(0);
-        let sequence = self.next_sequence.wrapping_add(header.sequence.wrapping_sub(low).into());
-        self.next_sequence = sequence;
+        let low = u32::try_from(self.last_sequence & u64::from(u32::MAX)).unwrap_or(0);
+        let sequence = self.last_sequence.wrapping_add(header.sequence.wrapping_sub(low).into());
+        self.last_sequence = sequence;
+        self.next_sequence = sequence.saturating_add(u64::from(kind == ItemKind::Message));
+        Some((kind, sequence))
+    }
+
+    #[inline]
+    fn item(&mut self, header: MessageHeader, payload: (usize, usize)) -> Option<Item> {
+        let (kind, sequence) = self.pass(&header)?;
         let origin = if self.origins.is_empty() { None } else { self.origin_of(sequence) };
         Some(Item {
             channel: header.channel,
@@ -803,10 +844,29 @@ impl<R: Read + Seek> Reader<R> {
         self.origins.get(after.checked_sub(1)?)?.of_message(sequence)
     }
 
-    /// Returns the next record of the current chunk as it is, or `None` at its end.
-    pub(crate) fn next_raw(&mut self) -> Result<Option<ChunkRecord>, Broken> {
-        let offset = self.chunk_offset;
-        self.chunk.next().map_err(|what| Broken { offset, what })
+    /// Returns the next record of the current chunk as it is, for a message with what [`Self::pass`] says. At the end of the
+    /// chunk, or where it cannot be read further, returns `None`: then ask [`Self::take_damage`].
+    pub(crate) fn next_raw(&mut self) -> Option<(ChunkRecord, Option<(ItemKind, u64)>)> {
+        let what = match self.chunk.next() {
+            Ok(Some(record)) => {
+                let passed = match &record {
+                    ChunkRecord::Message { header, .. } => Ok(self.pass(header)),
+                    ChunkRecord::Other(op::CHANNEL, body) => {
+                        let body = self.chunk.slice(*body).to_vec();
+                        self.channel(&body).map(|()| None)
+                    }
+                    ChunkRecord::Other(..) => Ok(None),
+                };
+                match passed {
+                    Ok(passed) => return Some((record, passed)),
+                    Err(broken) => Some(broken.what),
+                }
+            }
+            Ok(None) => None,
+            Err(what) => Some(what),
+        };
+        self.end_of_chunk(what);
+        None
     }
 
     /// Returns how many bytes of memory the current chunk has.

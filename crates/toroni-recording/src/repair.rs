@@ -2,9 +2,9 @@
 
 use crate::chunk::ChunkRecord;
 use crate::file::{Unwritable, failure};
-use crate::format::{ENDED, KIND, METADATA, RecordedLoss, SEQUENCE_BASE};
+use crate::format::{ENDED, METADATA, RecordedLoss};
 use crate::new_file::NewFile;
-use crate::reader::{Broken, Damage, Reader};
+use crate::reader::{Broken, Damage, ItemKind, Reader};
 use crate::wire::{ChannelRecord, SchemaRecord, op};
 use mcap::records::{MessageHeader, Metadata};
 use mcap::write::NoSeek;
@@ -49,16 +49,14 @@ pub fn run(path: &Path, stop: &Stop) -> Result<(), Failure> {
         .calculate_data_section_crc(false)
         .create(NoSeek::new(BufWriter::new(Arc::clone(output.file()))))
         .map_err(|error| cannot(error.into()))?;
-    let base = reader.notes.0.get(SEQUENCE_BASE).and_then(|base| base.parse().ok()).unwrap_or(0);
     let front = Metadata { name: METADATA.to_owned(), metadata: reader.notes.0.clone() };
     writer.write_metadata(&front).map_err(|error| cannot(error.into()))?;
     let mut copy = Copy {
         writer,
         channels: HashSet::new(),
-        own: HashSet::new(),
-        lost_channel: None,
         messages: 0,
-        last: (base, 0),
+        has_begun: false,
+        early: Vec::new(),
         damages: Vec::new(),
         stop,
     };
@@ -109,18 +107,12 @@ fn is_whole(reader: &mut Reader<File>, stop: &Stop) -> Result<bool, Failure> {
         if stop.is_set() {
             return Err(stop.interrupted("interrupted before the file was read"));
         }
+        while reader.next_raw().is_some() {}
         if reader.take_damage().is_some() {
             return Ok(false);
         }
         if !more {
             return Ok(true);
-        }
-        loop {
-            match reader.next_raw() {
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(_) => return Ok(false),
-            }
         }
     }
     Ok(false)
@@ -165,12 +157,11 @@ impl From<Broken> for Stopped {
 struct Copy<'a> {
     writer: Output,
     channels: HashSet<u16>,
-    /// Those with losses, origins and notes.
-    own: HashSet<u16>,
-    lost_channel: Option<u16>,
     messages: u64,
-    /// The sequence and the time of the message that was copied last.
-    last: (u64, u64),
+    /// Whether it has a message, a loss or a note.
+    has_begun: bool,
+    /// What could not be copied before the first message, whose place it needs.
+    early: Vec<Damage>,
     /// What could not be copied.
     damages: Vec<Damage>,
     stop: &'a Stop,
@@ -182,32 +173,21 @@ impl Copy<'_> {
             if self.stop.is_set() {
                 return Err(Stopped::Interrupted);
             }
-            if let Some(damage) = reader.take_damage() {
-                self.left_out(damage, reader)?;
-                continue;
-            }
             let offset = reader.chunk_offset;
-            let mut unknown = 0;
             let broken = |what: &str| Stopped::Broken(Broken { offset, what: what.to_owned() });
-            loop {
-                let record = match reader.next_raw() {
-                    Ok(Some(record)) => record,
-                    Ok(None) => break,
-                    Err(broken) => {
-                        self.left_out(Damage { broken, messages: None }, reader)?;
-                        break;
-                    }
-                };
+            while let Some((record, passed)) = reader.next_raw() {
                 match record {
                     ChunkRecord::Message { header, payload } => {
                         if !self.describe(header.channel, reader)? {
-                            unknown += 1;
-                            continue;
+                            // The reader counts those that it does not know either.
+                            if passed.is_none() {
+                                continue;
+                            }
+                            return Err(broken("the channel of a message is not described"));
                         }
-                        // The file has the low 32 bits. Sequences grow.
-                        let low = u32::try_from(self.last.0 & u64::from(u32::MAX)).unwrap_or(0);
-                        let step = u64::from(header.sequence.wrapping_sub(low));
-                        self.last = (self.last.0.wrapping_add(step), header.log_time);
+                        if let Some((_, sequence)) = passed {
+                            self.begin(sequence, header.log_time, reader)?;
+                        }
                         let header = MessageHeader {
                             channel_id: header.channel,
                             sequence: header.sequence,
@@ -217,7 +197,8 @@ impl Copy<'_> {
                         self.writer
                             .write_to_known_channel(&header, reader.bytes(payload))
                             .map_err(|error| Stopped::Unwritable(error.into()))?;
-                        self.messages += u64::from(!self.own.contains(&header.channel_id));
+                        let is_message = matches!(passed, Some((ItemKind::Message, _)));
+                        self.messages = self.messages.saturating_add(u64::from(is_message));
                     }
                     ChunkRecord::Other(code, body) => {
                         let body = reader.bytes(body);
@@ -225,12 +206,25 @@ impl Copy<'_> {
                     }
                 }
             }
-            if unknown > 0 {
-                let what = "their channels are not described".to_owned();
-                let broken = Broken { offset, what };
-                self.left_out(Damage { broken, messages: Some(unknown) }, reader)?;
+            if let Some(damage) = reader.take_damage() {
+                self.left_out(damage, reader)?;
             }
             self.writer.flush().map_err(|error| Stopped::Unwritable(error.into()))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the losses before the first message. They come before its sequence, and have its time if the file does not say
+    /// when they were recorded.
+    fn begin(&mut self, sequence: u64, time: u64, reader: &Reader<File>) -> Result<(), Stopped> {
+        if self.has_begun {
+            return Ok(());
+        }
+        self.has_begun = true;
+        for damage in std::mem::take(&mut self.early) {
+            let from = sequence.saturating_sub(damage.messages.unwrap_or(1));
+            let from = from.max(reader.sequence_base());
+            self.lose(&damage, (from, damage.time.unwrap_or(time)), reader)?;
         }
         Ok(())
     }
@@ -246,14 +240,7 @@ impl Copy<'_> {
             }
             op::CHANNEL => {
                 let channel = ChannelRecord::parse(body).ok_or("a channel cannot be parsed")?;
-                let is_lost = channel.metadata.get(KIND).is_some_and(|kind| kind == "lost");
                 let ChannelRecord { id, schema, topic, encoding, metadata } = channel;
-                if metadata.contains_key(KIND) {
-                    self.own.insert(id);
-                }
-                if is_lost {
-                    self.lost_channel = Some(id);
-                }
                 self.channels.insert(id);
                 let added =
                     self.writer.add_channel_with_id(id, schema, &topic, &encoding, &metadata);
@@ -288,26 +275,41 @@ impl Copy<'_> {
         Ok(true)
     }
 
-    /// Notes that a part of the file is not in the copy: with a loss at its place, if the file has a channel for losses.
+    /// Notes that a part of the file is not in the copy.
     fn left_out(&mut self, damage: Damage, reader: &Reader<File>) -> Result<(), Stopped> {
-        if damage.messages != Some(0)
-            && let Some(channel) = self.lost_channel.or_else(|| reader.lost_channel())
-            && self.describe(channel, reader)?
-        {
-            let (sequence, log_time) = self.last;
-            let loss = RecordedLoss::damage(sequence.wrapping_add(1), damage.messages);
-            let sequence = u32::try_from(loss.from_sequence & u64::from(u32::MAX)).unwrap_or(0);
-            let text = serde_json::to_vec(&loss)
-                .map_err(|error| Stopped::Unwritable(Unwritable::Other(error.to_string())))?;
-            let (channel_id, publish_time) = (channel, log_time);
-            let header = MessageHeader { channel_id, sequence, log_time, publish_time };
-            self.writer
-                .write_to_known_channel(&header, &text)
-                .map_err(|error| Stopped::Unwritable(error.into()))?;
+        if self.has_begun {
+            let time = damage.time.unwrap_or(0);
+            self.lose(&damage, (damage.sequence, time), reader)?;
+        } else if self.early.len() < MOST_DAMAGES {
+            self.early.push(damage.clone());
         }
         if self.damages.len() < MOST_DAMAGES {
             self.damages.push(damage);
         }
         Ok(())
+    }
+
+    /// Writes a loss in place of a damage, if the file has a channel for losses.
+    fn lose(
+        &mut self,
+        damage: &Damage,
+        (from, log_time): (u64, u64),
+        reader: &Reader<File>,
+    ) -> Result<(), Stopped> {
+        if damage.messages == Some(0) {
+            return Ok(());
+        }
+        let Some(channel_id) = reader.lost_channel() else { return Ok(()) };
+        if !self.describe(channel_id, reader)? {
+            return Ok(());
+        }
+        let loss = RecordedLoss::damage(from, damage.messages);
+        let sequence = u32::try_from(from & u64::from(u32::MAX)).unwrap_or(0);
+        let text = serde_json::to_vec(&loss)
+            .map_err(|error| Stopped::Unwritable(Unwritable::Other(error.to_string())))?;
+        let header = MessageHeader { channel_id, sequence, log_time, publish_time: log_time };
+        self.writer
+            .write_to_known_channel(&header, &text)
+            .map_err(|error| Stopped::Unwritable(error.into()))
     }
 }

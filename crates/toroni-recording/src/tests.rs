@@ -1,6 +1,8 @@
 //! Files from anywhere: they are read, or refused, and take no more memory than their chunks have.
 
-use super::format::{self, LOST_SCHEMA, LOST_TOPIC, ORIGIN_TOPIC, OriginRun, RecordedLoss};
+use super::format::{
+    self, LOST_SCHEMA, LOST_TOPIC, NOTE_TOPIC, ORIGIN_TOPIC, OriginRun, RecordedLoss,
+};
 use super::reader::{self, ItemKind, Reader};
 use super::wire::MAGIC;
 use mcap::records::{MessageHeader, Metadata};
@@ -19,6 +21,7 @@ fn file(compression: Option<Compression>, chunks: bool) -> Vec<u8> {
     writer.write_metadata(&Metadata { name: "toroni".to_owned(), metadata: notes }).unwrap();
     let schema = writer.add_schema("toroni.Lost", "jsonschema", LOST_SCHEMA.as_bytes()).unwrap();
     let lost = writer.add_channel(schema, LOST_TOPIC, "json", &format::kind("lost")).unwrap();
+    writer.add_channel(0, NOTE_TOPIC, "json", &format::kind("note")).unwrap();
     let origins = writer.add_channel(0, ORIGIN_TOPIC, "", &format::kind("origin")).unwrap();
     let topic = writer.add_channel(0, "plant/a", "", &format::of_topic(true)).unwrap();
     let mut write = |channel_id, number: u64, data: &[u8]| {
@@ -161,7 +164,9 @@ fn a_damaged_byte_costs_at_most_its_chunk_and_is_reported() {
     let (first, last) = (chunks[0].offset, chunks[chunks.len() - 1]);
     let end = last.offset + last.length;
     let (mut exact, mut silent) = (0, 0);
-    for at in (first..end).step_by(11) {
+    // The front, too, whose lengths lead past chunks.
+    let front = MAGIC.len() as u64..first;
+    for at in front.chain((first..end).step_by(11)) {
         let mut damaged = bytes.clone();
         damaged[usize::try_from(at).unwrap()] ^= 0x10;
         let (messages, damages) = read(&damaged);
@@ -169,10 +174,10 @@ fn a_damaged_byte_costs_at_most_its_chunk_and_is_reported() {
         assert!(missing <= 100, "byte {at}: {missing} messages");
         assert!(messages.is_sorted(), "byte {at}");
         match &damages[..] {
-            [] => silent += 1,
+            [] => silent += u32::from(at >= first),
             [damage] if damage.messages.is_some() => {
                 assert_eq!(damage.messages, Some(missing), "byte {at}: {damage}");
-                exact += 1;
+                exact += u32::from(at >= first);
             }
             [damage] => assert!(missing > 0, "byte {at}: {damage}"),
             more => panic!("byte {at}: {more:?}"),
@@ -181,6 +186,30 @@ fn a_damaged_byte_costs_at_most_its_chunk_and_is_reported() {
     }
     // Times in indexes of messages and of chunks are not needed.
     assert!(exact > silent, "{exact} exact, {silent} silent");
+}
+
+/// Without an index, the channels that the first chunk describes are unknown when it is damaged.
+#[test]
+fn only_messages_of_topics_count_as_missing() {
+    let mut bytes = file(None, true);
+    bytes.pop();
+    let first = bytes.windows(8).position(|window| window == [7; 8]).unwrap();
+    bytes[first] ^= 1;
+    let mut reader = Reader::open(Cursor::new(&bytes), bytes.len() as u64, false).unwrap();
+    let (mut missing, mut is_first) = (0, true);
+    while reader.load().unwrap() {
+        while let Some(item) = reader.next_item().unwrap() {
+            assert_eq!(item.kind, ItemKind::Damage);
+            let damage = reader.damage().unwrap();
+            // Nothing says when it was.
+            assert_eq!((damage.time, item.log_time), (None, 0));
+            // The first chunk has the first origin, too, which its index counts.
+            missing += damage.messages.unwrap();
+            is_first = false;
+        }
+    }
+    assert!(!is_first);
+    assert_eq!(missing, 300);
 }
 
 #[test]

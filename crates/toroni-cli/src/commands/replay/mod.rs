@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use steer::{Key, Keyboard, Line};
 use toroni::{Entry, Inlet, InletTopic, Origin, PublishError};
 use toroni_recording::format::{self, RecordedLoss};
-use toroni_recording::reader::{Item, ItemKind};
+use toroni_recording::reader::Item;
 use toroni_shell::failure::Failure;
 use toroni_shell::location::BusLocation;
 use toroni_shell::stop::{GracePeriod, Stop};
@@ -145,15 +145,7 @@ fn limits(
 ) -> Result<(u64, u64), Failure> {
     let mut start = u64::MAX;
     for source in sources.iter_mut() {
-        let known = match source.reader.start_time() {
-            Some(time) => Some(time),
-            None => {
-                // Without an index: the first item.
-                source.load(selection)?;
-                source.head.as_ref().map(|(item, _)| item.log_time)
-            }
-        };
-        start = start.min(known.unwrap_or(u64::MAX));
+        start = start.min(source.first_time(selection)?.unwrap_or(u64::MAX));
     }
     if start == u64::MAX {
         start = 0;
@@ -235,7 +227,8 @@ impl Player<'_> {
             let Some(next) = self.next_source()? else { break };
             let Some((item, target)) = self.sources[next].head.take() else { break };
             let time = self.sources[next].time_of(&item);
-            if !self.wait_for(time)? {
+            let is_timeless = self.sources[next].is_timeless(&item);
+            if !is_timeless && !self.wait_for(time)? {
                 continue;
             }
             match target {
@@ -263,7 +256,9 @@ impl Player<'_> {
                     }
                 }
             }
-            self.time = Some(time);
+            if !is_timeless {
+                self.time = Some(time);
+            }
             self.sources[next].advance(&mut self.selection)?;
         }
         if self.is_over() { Ok(()) } else { self.flush() }
@@ -468,7 +463,7 @@ impl Player<'_> {
         let source = &self.sources[source];
         let loss =
             source.reader.loss(item).map_err(|broken| source::of_broken(&source.path, &broken))?;
-        if let Some(damage) = source.reader.damage().filter(|_| item.kind == ItemKind::Damage) {
+        if let Some(damage) = source.damage(item) {
             if !self.arguments.quiet {
                 self.line.remark(&format!("{}: {damage}", source.path.display()));
             }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use toroni::{Pattern, Topic};
 use toroni_recording::format::{CLOCK_OFFSET, RecordedNote};
-use toroni_recording::reader::{Broken, ChannelKind, Item, ItemKind, Reader};
+use toroni_recording::reader::{Broken, ChannelKind, Damage, Item, ItemKind, Reader};
 use toroni_shell::failure::Failure;
 
 /// What becomes of the items of a channel.
@@ -184,7 +184,7 @@ impl Source {
             if item.kind == ItemKind::Note {
                 self.remember(&item);
             }
-            if item.log_time < self.start || item.log_time > self.end {
+            if !self.is_within(&item) {
                 continue;
             }
             let known = self.targets.get(usize::from(item.channel)).copied().flatten();
@@ -199,6 +199,39 @@ impl Source {
             }
         }
         Ok(())
+    }
+
+    fn is_within(&self, item: &Item) -> bool {
+        let until = match self.damage(item) {
+            // What it had may reach to the start, or beyond.
+            Some(damage) => damage.end_time.unwrap_or(u64::MAX),
+            None => item.log_time,
+        };
+        until >= self.start && item.log_time <= self.end
+    }
+
+    /// Returns the damage that an item stands for, if it is the item that was read last.
+    pub(crate) fn damage(&self, item: &Item) -> Option<&Damage> {
+        self.reader.damage().filter(|_| item.kind == ItemKind::Damage)
+    }
+
+    /// Whether an item has no time: a damage before all that has one.
+    pub(crate) fn is_timeless(&self, item: &Item) -> bool {
+        self.damage(item).is_some_and(|damage| damage.time.is_none())
+    }
+
+    /// Returns the time of the first item that has one. Afterwards, [`Self::limit`] is needed.
+    pub(crate) fn first_time(&mut self, selection: &mut Selection) -> Result<Option<u64>, Failure> {
+        if let Some(time) = self.reader.start_time() {
+            return Ok(Some(time));
+        }
+        loop {
+            self.load(selection)?;
+            match self.head.take() {
+                Some((item, _)) if self.is_timeless(&item) => self.advance(selection)?,
+                head => return Ok(head.map(|(item, _)| item.log_time)),
+            }
+        }
     }
 
     fn remember(&mut self, item: &Item) {

@@ -6,7 +6,6 @@ use crate::commands::replay::source::{Selection, Source, Target, of_broken, rema
 use std::path::Path;
 use toroni::{LostBound, Pattern, ReceiveError};
 use toroni_recording::format::RecordedLoss;
-use toroni_recording::reader::ItemKind;
 use toroni_shell::exchange::{Loss, Shown};
 use toroni_shell::failure::Failure;
 use toroni_shell::note;
@@ -58,7 +57,7 @@ fn print_all(
             let recorded = source.reader.loss(&item);
             let recorded = recorded.map_err(|broken| of_broken(&source.path, &broken))?;
             let loss = Loss::from(&recorded);
-            let damage = source.reader.damage().filter(|_| item.kind == ItemKind::Damage);
+            let damage = source.damage(&item);
             let text = match damage {
                 Some(damage) => damage.to_string(),
                 None if recorded.is_damage() => of_repair(&recorded),
