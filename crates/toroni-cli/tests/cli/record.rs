@@ -147,8 +147,8 @@ fn everything_is_in_the_file_and_python_reads_it() {
         finish(recorder);
         let strip = |mut line: Value| {
             if let Some(line) = line.as_object_mut() {
+                // What a recording does not know.
                 line.remove("position");
-                // Those of a recording have none.
                 line.remove("age_ns");
             }
             line
