@@ -68,8 +68,9 @@ impl WallClock {
         command.env("LD_PRELOAD", &self.library).env("TEST_CLOCK", &self.file)
     }
 
-    fn record(&self, buses: &Buses, file: &Path) -> Process {
-        let mut command = buses.command(&["record", file.to_str().unwrap()]);
+    fn record(&self, buses: &Buses, file: &Path, arguments: &[&str]) -> Process {
+        let path = file.to_str().unwrap();
+        let mut command = buses.command(&[&["record", path], arguments].concat());
         self.prepare(&mut command);
         let mut program = Program::start_with_ready_fd(command);
         program.wait_ready();
@@ -103,7 +104,7 @@ fn a_wall_clock_that_is_set_changes_neither_times_nor_a_replay() {
     let clock = WallClock::new(files.path());
     let file = files.path().join("a.mcap");
     buses.succeed(&["create", "default"]);
-    let recorder = clock.record(&buses, &file);
+    let recorder = clock.record(&buses, &file, &[]);
     let began = Instant::now();
     clock.publish(&buses, "before");
     // Back by an hour, forward by two.
@@ -160,11 +161,7 @@ fn a_part_after_a_step_is_played_at_its_times() {
     let clock = WallClock::new(files.path());
     let file = files.path().join("a.mcap");
     buses.succeed(&["create", "default"]);
-    let mut command = buses.command(&["record", file.to_str().unwrap(), "--split", "200ms"]);
-    clock.prepare(&mut command);
-    let mut program = Program::start_with_ready_fd(command);
-    program.wait_ready();
-    let recorder = Process::from(program);
+    let recorder = clock.record(&buses, &file, &["--split", "200ms"]);
     clock.publish(&buses, "in the first");
     clock.set(-3600);
     recorder.wait_for_error("set back");
@@ -180,4 +177,50 @@ fn a_part_after_a_step_is_played_at_its_times() {
     // It waits an hour if it takes the stamps of the second part as they are.
     let output = buses.run(&["replay", second.to_str().unwrap(), "--by", "publish"]);
     assert!(output.status.success(), "{output:?}");
+}
+
+/// The recorder waits for `--trigger` when the clock is set. It keeps the times at which it saw messages, and has the note.
+#[test]
+fn a_step_while_it_waits_keeps_the_times_of_the_past() {
+    const SIZE: usize = 1 << 20;
+    let (buses, files) = (Buses::new(), Directory::new());
+    let clock = WallClock::new(files.path());
+    let file = files.path().join("a.mcap");
+    buses.succeed(&["create", "default", "--capacity", "64MiB"]);
+    let recorder = clock.record(&buses, &file, &["--trigger", "alarm", "--before", "1min"]);
+    let began = Instant::now();
+    // More than a buffer of the recorder, so that several runs are of the past.
+    let messages = vec!["x".repeat(SIZE); 12];
+    for message in &messages {
+        clock.publish(&buses, message);
+    }
+    let read =
+        || wait_until("it was read", || buses.info("default")["subscribers"][0]["lag_bytes"] == 0);
+    read();
+    let published = began.elapsed();
+    wait_until("a later time", || began.elapsed() > published + Duration::from_secs(1));
+    clock.set(-3600);
+    recorder.wait_for_error("set back");
+    clock.publish(&buses, "after");
+    read();
+    let later = began.elapsed();
+    buses.succeed(&["pub", "alarm", "fire"]);
+    recorder.wait_for_error("triggered");
+    finish(recorder);
+
+    let list = listed(&buses, &file);
+    assert_eq!(list["messages"], 14, "{list}");
+    let notes = list["notes"].as_array().unwrap();
+    assert_eq!(notes.len(), 1, "{list}");
+    let number = |text: &serde_json::Value| text.as_str().unwrap().parse::<u64>().unwrap();
+    // The note is at the front, and the first messages have the time at which they came.
+    assert_eq!(notes[0]["time_ns"], list["start_ns"]);
+    let duration = Duration::from_nanos(number(&list["duration_ns"]));
+    assert!(duration >= Duration::from_secs(1), "{duration:?} of {later:?}");
+    // All of them: a replay that ends before the step has them.
+    let path = file.to_str().unwrap();
+    let end = format!("+{}ms", published.as_millis() + 500);
+    let replay = buses.run(&["-b", "copy", "replay", path, "--speed", "max", "--end", &end]);
+    let said = String::from_utf8_lossy(&replay.stderr);
+    assert!(said.contains("played 12 messages"), "{said}");
 }

@@ -20,6 +20,9 @@ pub(super) const HAND_ON_AFTER: Duration = Duration::from_millis(100);
 /// How often a full intake checks whether the writer has ended.
 const CHECK_EVERY: Duration = Duration::from_millis(200);
 
+/// The most steps of the clock that are remembered while nothing is recorded.
+const MOST_STEPS: usize = 64;
+
 /// A message, a loss or a note in a buffer.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
@@ -126,7 +129,9 @@ pub(super) struct Intake {
     pub(super) clock: Clock,
     log_time: u64,
     /// When messages of the past came, oldest first: those up to a mark's position came at its time.
-    pub(super) past: VecDeque<Mark>,
+    past: VecDeque<Mark>,
+    /// Steps of the clock that no file has yet, because nothing was recorded.
+    steps: Vec<RecordedNote>,
     pause: Option<Pause>,
     /// The sequence after the last message.
     next_sequence: u64,
@@ -160,6 +165,7 @@ impl Intake {
             clock: Clock::start(),
             log_time: 0,
             past: VecDeque::new(),
+            steps: Vec::new(),
             pause: None,
             next_sequence: sequence,
             messages: 0,
@@ -217,6 +223,7 @@ impl Intake {
         let step = self.clock.step();
         let is_valid = run.validate();
         if let Some(step) = step {
+            self.remark(&step);
             self.note_at(entries, step, before);
         }
         let entries = entries + usize::from(step.is_some());
@@ -258,12 +265,12 @@ impl Intake {
         if matches!(error, ReceiveError::Lapped { .. }) {
             self.next_sequence = self.next_sequence.wrapping_add(loss.messages);
         }
-        self.log_time = self.log_time.max(self.clock.now_ns());
+        let log_time = self.next_time();
         self.buffer.entries.push(Entry {
             what: What::Loss,
             sequence: loss.from_sequence,
-            log_time: self.log_time,
-            publish_time: self.log_time,
+            log_time,
+            publish_time: log_time,
             end: self.buffer.used,
         });
         self.buffer.losses.push(loss);
@@ -304,19 +311,47 @@ impl Intake {
     /// Returns when a message came: now, or a time of the past.
     #[inline]
     fn time_of(&mut self, position: u64) -> u64 {
-        while let Some(mark) = self.past.front() {
-            if position < mark.position {
-                self.log_time = self.log_time.max(mark.time_ns);
-                return self.log_time;
-            }
+        while self.past.front().is_some_and(|mark| position >= mark.position) {
             self.past.pop_front();
         }
-        self.log_time = self.log_time.max(self.clock.now_ns());
+        self.next_time()
+    }
+
+    /// Returns the time of what comes next: now, or that of the next messages of the past.
+    #[inline]
+    fn next_time(&mut self) -> u64 {
+        let time = match self.past.front() {
+            Some(mark) => mark.time_ns,
+            None => self.clock.now_ns(),
+        };
+        self.log_time = self.log_time.max(time);
         self.log_time
+    }
+
+    /// Does what is due while nothing is recorded.
+    pub(super) fn wait(&mut self) {
+        if let Some(step) = self.clock.step() {
+            self.remark(&step);
+            if self.steps.len() == MOST_STEPS {
+                self.steps.remove(0);
+            }
+            self.steps.push(step);
+        }
+    }
+
+    /// Begins a file with messages of the past.
+    pub(super) fn begin(&mut self, past: VecDeque<Mark>) {
+        self.past = past;
+        // Before the messages: a note about a step says what their stamps may be ahead of.
+        for step in std::mem::take(&mut self.steps) {
+            self.note_at(self.buffer.entries.len(), step, self.next_sequence);
+        }
     }
 
     /// Does what is due while no messages come.
     pub(super) fn tick(&mut self) -> Result<(), Failure> {
+        // What was there of the past has been read.
+        self.past.clear();
         if let Some(step) = self.clock.step() {
             self.note(step);
         }
@@ -325,18 +360,22 @@ impl Intake {
 
     /// Notes what has happened now.
     fn note(&mut self, note: RecordedNote) {
+        self.remark(&note);
         self.note_at(self.buffer.entries.len(), note, self.next_sequence);
+    }
+
+    fn remark(&self, note: &RecordedNote) {
+        if !self.quiet {
+            toroni_shell::note::remark(&note.to_string());
+        }
     }
 
     /// Inserts a note before an entry of the buffer, which has this sequence.
     fn note_at(&mut self, index: usize, note: RecordedNote, sequence: u64) {
-        if !self.quiet {
-            toroni_shell::note::remark(&note.to_string());
-        }
         let end = index.checked_sub(1).map_or(0, |before| self.buffer.entries[before].end);
-        self.log_time = self.log_time.max(self.clock.now_ns());
         // It has the time of the entry, so that times do not decrease.
-        let log_time = self.buffer.entries.get(index).map_or(self.log_time, |next| next.log_time);
+        let next = self.buffer.entries.get(index).map(|next| next.log_time);
+        let log_time = next.unwrap_or_else(|| self.next_time());
         let (what, publish_time) = (What::Note(note), log_time);
         self.buffer.entries.insert(index, Entry { what, sequence, log_time, publish_time, end });
     }
@@ -377,7 +416,7 @@ impl Intake {
             return false;
         }
         self.note(RecordedNote::Paused);
-        self.pause = Some(Pause { began_ns: self.log_time, messages: 0 });
+        self.pause = Some(Pause { began_ns: self.clock.now_ns(), messages: 0 });
         true
     }
 

@@ -302,7 +302,7 @@ impl Session<'_> {
                 return Ok(());
             }
             let (position, past) = trigger.fire(self.intake.clock.now_ns());
-            self.intake.past = past;
+            self.intake.begin(past);
             let start = Start::Position(position);
             let mut subscriber = match subscribe(self.bus, self.arguments, start, &[]) {
                 // The ring does not reach back as far.
@@ -337,6 +337,7 @@ impl Session<'_> {
         trigger: &mut Trigger<'_>,
     ) -> Result<bool, Failure> {
         while !self.is_over() {
+            self.intake.wait();
             while let Some(request) = self.control.next() {
                 if request.action == Action::Snapshot {
                     self.intake.ask(request);
