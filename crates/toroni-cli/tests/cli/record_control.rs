@@ -4,6 +4,7 @@ use crate::record::{finish, listed, printed};
 use crate::support::{Buses, Process, wait_until};
 use rustix::process::Signal;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use toroni_testkit::Directory;
@@ -32,8 +33,12 @@ fn payloads(buses: &Buses, file: &Path) -> Vec<String> {
 }
 
 fn begin() -> (Buses, Directory, PathBuf) {
+    begin_with(&[])
+}
+
+fn begin_with(options: &[&str]) -> (Buses, Directory, PathBuf) {
     let (buses, files) = (Buses::new(), Directory::new());
-    buses.succeed(&["create", "default"]);
+    buses.succeed(&[&["create", "default"], options].concat());
     let file = files.path().join("a.mcap");
     (buses, files, file)
 }
@@ -82,16 +87,13 @@ fn a_pause_is_noted_with_the_count() {
     assert!(done(&buses, &file, "pause").contains("paused"));
     buses.succeed(&["pub", "t", "left out", "--repeat", "7"]);
     assert!(done(&buses, &file, "pause").contains("was paused before"));
-    wait_until("they were read", || buses.info("default")["subscribers"][0]["lag_bytes"] == 0);
     assert!(done(&buses, &file, "resume").contains("resumed"));
     assert!(done(&buses, &file, "resume").contains("was not paused"));
     buses.succeed(&["pub", "t", "two"]);
-    wait_until("it was read", || buses.info("default")["subscribers"][0]["lag_bytes"] == 0);
     // The signal does both.
     recorder.signal(Signal::USR2);
     wait_until("it is paused", || recorder.errors().matches("paused").count() == 2);
     buses.succeed(&["pub", "t", "left out"]);
-    wait_until("it was read", || buses.info("default")["subscribers"][0]["lag_bytes"] == 0);
     recorder.signal(Signal::USR2);
     wait_until("it continues", || recorder.errors().contains("left out 1 message"));
     buses.succeed(&["pub", "t", "three"]);
@@ -124,6 +126,86 @@ fn a_pause_is_noted_with_the_count() {
         said.contains("the recorder was paused") && said.contains("left out 7 messages"),
         "{said}"
     );
+}
+
+/// The recorder is far behind when a request comes: it takes effect where the stream ends then.
+#[test]
+fn a_request_takes_effect_where_the_stream_ends() {
+    const COUNT: u64 = 400;
+    let (buses, files, file) = begin_with(&["--capacity", "16MiB"]);
+    let recorder = buses.record(&file, &["--split", "1GiB", "--compress", "none"]);
+    let publish = |payload: &str| {
+        let payload = payload.repeat(20_000);
+        buses.succeed(&["pub", "t", &payload, "--repeat", &COUNT.to_string()]);
+    };
+    let signal_while_behind = |payload: &str, signal, said: &str| {
+        let before = recorder.errors().matches(said).count();
+        recorder.stop();
+        publish(payload);
+        recorder.signal(signal);
+        recorder.resume();
+        wait_until(said, || recorder.errors().matches(said).count() > before);
+    };
+    signal_while_behind("a", Signal::USR2, "was paused");
+    signal_while_behind("b", Signal::USR2, "left out 400 messages");
+    signal_while_behind("c", Signal::USR1, "a.0002.mcap");
+    buses.succeed(&["pub", "t", "last"]);
+    finish(recorder);
+    let first = |file: &str| {
+        let payloads = payloads(&buses, &files.path().join(file));
+        payloads.iter().map(|payload| payload[..1].to_owned()).collect::<String>()
+    };
+    let count = usize::try_from(COUNT).unwrap();
+    assert_eq!(first("a.0001.mcap"), "a".repeat(count) + &"c".repeat(count));
+    assert_eq!(first("a.0002.mcap"), "l");
+}
+
+#[test]
+fn two_signals_are_two() {
+    let (buses, _files, file) = begin();
+    let recorder = buses.record(&file, &[]);
+    let is_pending = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", recorder.id())).unwrap();
+        let masks = status.lines().filter_map(|line| line.split_once("Pnd:\t"));
+        masks.into_iter().any(|(_, mask)| !mask.trim_matches('0').is_empty())
+    };
+    for _ in 0..2 {
+        recorder.signal(Signal::USR2);
+        // The kernel takes two that are pending for one.
+        wait_until("it was delivered", || !is_pending());
+    }
+    wait_until("it continues", || recorder.errors().contains("left out 0 messages"));
+    finish(recorder);
+}
+
+/// A command that failed is not done later.
+#[test]
+fn what_failed_is_not_done_later() {
+    let (buses, files) = (Buses::new(), Directory::new());
+    let file = files.path().join("a.mcap");
+    let recorder = buses.start(&["record", file.to_str().unwrap()]);
+    recorder.wait_for_error("waiting until");
+    assert!(refused(&buses, &file, "pause").contains("it waits for its bus"));
+    buses.succeed(&["create", "default"]);
+    wait_until("the file", || file.exists());
+    buses.succeed(&["pub", "t", "one"]);
+    recorder.stop();
+    // The program that asks does not wait.
+    let mut asking = buses.start(&["record", "--control", file.to_str().unwrap(), "pause"]);
+    let inode = fs::metadata(files.path()).unwrap().ino();
+    let socket = format!("/{inode:x}/");
+    wait_until("it has asked", || {
+        let sockets = fs::read_to_string("/proc/net/unix").unwrap();
+        sockets.lines().filter(|line| line.contains(&socket)).count() > 1
+    });
+    asking.kill();
+    recorder.resume();
+    // After that, because it answers one after the other.
+    assert!(refused(&buses, &file, "split").contains("without --split"));
+    buses.succeed(&["pub", "t", "two"]);
+    finish(recorder);
+    assert_eq!(payloads(&buses, &file), ["one", "two"]);
+    assert_eq!(listed(&buses, &file)["notes"].as_array().unwrap().len(), 0);
 }
 
 #[test]

@@ -4,9 +4,11 @@
 //! stands for the directory and the name of FILE, however they are written. Only the user of the recorder, and root, may
 //! use it.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use signal_hook::consts::{SIGUSR1, SIGUSR2};
+use signal_hook::low_level::pipe;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::linux::fs::MetadataExt;
@@ -52,18 +54,33 @@ fn parse(command: &str) -> Option<Action> {
 /// What was done, or why not.
 type Answer = Result<String, String>;
 
+/// The program that asks.
+struct Client {
+    reply: SyncSender<Answer>,
+    stream: UnixStream,
+    /// Set by the end that is first: the recorder, which then does what is asked, or the one that waits for it no longer.
+    is_decided: Arc<AtomicBool>,
+}
+
 /// Something that a command or a signal asks of the recorder.
 pub(super) struct Request {
     pub(super) action: Action,
     /// `None` for a signal, whose answer is a remark.
-    reply: Option<SyncSender<Answer>>,
+    client: Option<Client>,
 }
 
 impl Request {
+    /// Whether it is still to be done: the program that asked waits for the answer. One that was answered that it has not been
+    /// done must be right.
+    pub(super) fn take(&self) -> bool {
+        let Some(client) = &self.client else { return true };
+        !has_left(&client.stream) && !client.is_decided.swap(true, Ordering::Relaxed)
+    }
+
     pub(super) fn answer(&self, answer: Answer) {
-        match &self.reply {
+        match &self.client {
             // The program that asked may have gone.
-            Some(reply) => drop(reply.try_send(answer)),
+            Some(client) => drop(client.reply.try_send(answer)),
             None => match answer {
                 // The note in the file was reported.
                 Ok(_) if self.action == Action::Toggle => {}
@@ -77,8 +94,8 @@ impl Request {
 /// The recorder's end.
 pub(super) struct Control {
     requests: Receiver<Request>,
-    split: Arc<AtomicBool>,
-    toggle: Arc<AtomicBool>,
+    /// Whether the recorder has its bus.
+    is_ready: Arc<AtomicBool>,
 }
 
 impl Control {
@@ -86,32 +103,44 @@ impl Control {
     pub(super) fn start(file: &Path) -> Result<Self, Failure> {
         let failed =
             |what: &str, error: io::Error| Failure::Failed(format!("cannot {what}: {error}"));
-        let (split, toggle) = (Arc::default(), Arc::default());
-        for (signal, flag) in [(SIGUSR1, &split), (SIGUSR2, &toggle)] {
-            signal_hook::flag::register(signal, Arc::clone(flag))
-                .map_err(|error| failed("install a signal handler", error))?;
-        }
         let (sender, requests) = mpsc::channel();
+        let start = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            let started = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+            started.map(drop).map_err(|error| failed("start a thread", error))
+        };
+        for (signal, action) in [(SIGUSR1, Action::Split), (SIGUSR2, Action::Toggle)] {
+            // A byte for each signal, so that two of them are two.
+            let registered = UnixStream::pair()
+                .and_then(|(reader, writer)| pipe::register(signal, writer).map(|_| reader));
+            let bytes = registered.map_err(|error| failed("install a signal handler", error))?;
+            let requests = sender.clone();
+            let ask = move || {
+                for _ in BufReader::new(bytes).bytes() {
+                    // The recorder may have ended.
+                    let _ = requests.send(Request { action, client: None });
+                }
+            };
+            start("control-signals", Box::new(ask))?;
+        }
+        let is_ready = Arc::new(AtomicBool::new(false));
         // Where there is no directory, the file cannot be created either. That error says more.
         if let Ok(address) = address(file)
             && let Some(listener) = listen(file, &address)?
         {
-            std::thread::Builder::new()
-                .name("control".to_owned())
-                .spawn(move || serve(&listener, &sender))
-                .map_err(|error| failed("start a thread", error))?;
+            let is_ready = Arc::clone(&is_ready);
+            start("control", Box::new(move || serve(&listener, &sender, &is_ready)))?;
         }
-        Ok(Self { requests, split, toggle })
+        Ok(Self { requests, is_ready })
+    }
+
+    /// The recorder has its bus, and does what is asked from now on.
+    pub(super) fn ready(&self) {
+        self.is_ready.store(true, Ordering::Relaxed);
     }
 
     /// Returns the next request.
     pub(super) fn next(&self) -> Option<Request> {
-        let by_signal = |flag: &AtomicBool, action| {
-            flag.swap(false, Ordering::Relaxed).then_some(Request { action, reply: None })
-        };
-        by_signal(&self.split, Action::Split)
-            .or_else(|| by_signal(&self.toggle, Action::Toggle))
-            .or_else(|| self.requests.try_recv().ok())
+        self.requests.try_recv().ok()
     }
 }
 
@@ -160,8 +189,15 @@ fn listen(file: &Path, address: &SocketAddr) -> Result<Option<UnixListener>, Fai
     Ok(None)
 }
 
+/// Whether the program at the other end has closed the connection.
+fn has_left(stream: &UnixStream) -> bool {
+    let mut found = [PollFd::new(stream, PollFlags::RDHUP)];
+    let polled = poll(&mut found, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    polled.is_ok_and(|count| count > 0)
+}
+
 /// Answers one program after the other.
-fn serve(listener: &UnixListener, requests: &Sender<Request>) {
+fn serve(listener: &UnixListener, requests: &Sender<Request>, is_ready: &AtomicBool) {
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
             // Without descriptors, there is nothing to do but wait.
@@ -169,7 +205,8 @@ fn serve(listener: &UnixListener, requests: &Sender<Request>) {
             continue;
         };
         let answer = match asked(&stream) {
-            Ok(action) => hand_on(action, requests),
+            Ok(_) if !is_ready.load(Ordering::Relaxed) => Err("it waits for its bus".to_owned()),
+            Ok(action) => hand_on(action, &stream, requests),
             Err(why) => Err(why),
         };
         let text = match answer {
@@ -201,15 +238,28 @@ fn line(stream: &UnixStream) -> io::Result<String> {
     Ok(line.trim_end().to_owned())
 }
 
-fn hand_on(action: Action, requests: &Sender<Request>) -> Answer {
+fn hand_on(action: Action, stream: &UnixStream, requests: &Sender<Request>) -> Answer {
     let (reply, answer) = mpsc::sync_channel(1);
-    if requests.send(Request { action, reply: Some(reply) }).is_err() {
+    let stream = stream.try_clone().map_err(|error| error.to_string())?;
+    let is_decided = Arc::new(AtomicBool::new(false));
+    let client = Some(Client { reply, stream, is_decided: Arc::clone(&is_decided) });
+    if requests.send(Request { action, client }).is_err() {
         return Err("the recorder ends".to_owned());
     }
-    match answer.recv_timeout(ANSWERS_WITHIN) {
+    let mut found = answer.recv_timeout(ANSWERS_WITHIN);
+    // What it has begun is done in any case.
+    let is_begun =
+        found == Err(RecvTimeoutError::Timeout) && is_decided.swap(true, Ordering::Relaxed);
+    if is_begun {
+        found = answer.recv_timeout(ANSWERS_WITHIN / 2);
+    }
+    match found {
         Ok(answer) => answer,
+        Err(RecvTimeoutError::Timeout) if is_begun => {
+            Err("it has begun, and will do it when its disk has written what was before".to_owned())
+        }
         Err(RecvTimeoutError::Timeout) => {
-            Err("it has not done it yet: it waits for its bus, or its disk is slow".to_owned())
+            Err("it has not come to it in 10 s, and will not do it: its disk is slow".to_owned())
         }
         Err(RecvTimeoutError::Disconnected) => Err("the recorder ended before".to_owned()),
     }

@@ -1,7 +1,7 @@
 //! From the ring to buffers: copies messages in runs, and validates each run before its buffer is handed on.
 
 use super::clock::Clock;
-use super::control::Request;
+use super::control::{Action, Request};
 use super::trigger;
 use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -43,10 +43,13 @@ pub(super) enum What {
     },
     /// The next of [`Buffer::losses`].
     Loss,
+    /// The next of [`Buffer::requests`]: something that the writer does between two entries.
+    Request,
     Note(RecordedNote),
 }
 
 /// A pause of the recording.
+#[derive(Clone, Copy)]
 struct Pause {
     began_ns: u64,
     /// Messages that were left out.
@@ -64,7 +67,7 @@ pub(super) struct Buffer {
     pub(super) losses: Vec<RecordedLoss>,
     /// Topics that the writer does not know yet, in the order of their numbers.
     pub(super) topics: Vec<Topic>,
-    /// What the writer is asked to do after the entries.
+    /// What the writer is asked to do.
     pub(super) requests: Vec<Request>,
     /// Whether this is the last buffer of a capture: the writer finishes the file.
     pub(super) ends_file: bool,
@@ -76,7 +79,7 @@ impl Buffer {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.requests.is_empty() && !self.ends_file
+        self.entries.is_empty() && !self.ends_file
     }
 
     /// Adds space for a payload.
@@ -110,6 +113,16 @@ pub(super) struct Mark {
     pub(super) time_ns: u64,
 }
 
+/// Something that is asked of the recorder, and takes effect at a place of the stream.
+struct Due {
+    position: u64,
+    request: Request,
+    /// Whether the program that asked knows that it is done, or will be.
+    is_taken: bool,
+    /// The answer and the note of what the writer need not do.
+    done: Option<(&'static str, Option<RecordedNote>)>,
+}
+
 pub(super) struct Intake {
     full: SyncSender<Buffer>,
     free: Receiver<Buffer>,
@@ -133,6 +146,8 @@ pub(super) struct Intake {
     /// Steps of the clock that no file has yet, because nothing was recorded.
     steps: Vec<RecordedNote>,
     pause: Option<Pause>,
+    /// What was asked, and has not taken effect: oldest first.
+    due: VecDeque<Due>,
     /// The sequence after the last message.
     next_sequence: u64,
     pub(super) messages: u64,
@@ -167,6 +182,7 @@ impl Intake {
             past: VecDeque::new(),
             steps: Vec::new(),
             pause: None,
+            due: VecDeque::new(),
             next_sequence: sequence,
             messages: 0,
             bytes: 0,
@@ -184,21 +200,27 @@ impl Intake {
     ) -> Result<bool, Failure> {
         let (bytes, entries) = (self.buffer.used, self.buffer.entries.len());
         let origins = self.buffer.origins.len();
-        let (mut messages, mut left_out, mut reached_end) = (0, 0, false);
-        let before = self.next_sequence;
+        let (mut messages, mut reached_end) = (0, false);
+        let (before, pause, mut done) = (self.next_sequence, self.pause, 0);
+        let mut due = self.due_at(done);
         while messages < limit && !self.buffer.is_full() {
             let Some(message) = run.next() else { break };
             if message.position() >= end {
                 reached_end = true;
                 break;
             }
+            while message.position() >= due {
+                self.take_effect(done);
+                done += 1;
+                due = self.due_at(done);
+            }
             let sequence = message.sequence();
             self.next_sequence = sequence.wrapping_add(1);
             let Some(topic) = self.topic(message.topic(), message.to_descendants()) else {
                 continue;
             };
-            if self.pause.is_some() {
-                left_out += 1;
+            if let Some(pause) = &mut self.pause {
+                pause.messages = pause.messages.saturating_add(1);
                 continue;
             }
             self.fired |= self.fires.get(topic as usize).copied().unwrap_or(false);
@@ -233,12 +255,14 @@ impl Intake {
             self.buffer.entries.truncate(entries);
             self.buffer.origins.truncate(origins);
             self.next_sequence = before;
+            self.pause = pause;
             self.loss(error)?;
+            // The place of what has taken effect is in the loss.
+            (0..done).for_each(|index| self.take_effect(index));
+            self.answer(done);
             return Ok(reached_end);
         }
-        if let Some(pause) = &mut self.pause {
-            pause.messages = pause.messages.saturating_add(left_out);
-        }
+        self.answer(done);
         self.messages += messages;
         self.bytes += (self.buffer.used - bytes) as u64;
         self.hand_on_if_due()?;
@@ -344,7 +368,69 @@ impl Intake {
         self.past = past;
         // Before the messages: a note about a step says what their stamps may be ahead of.
         for step in std::mem::take(&mut self.steps) {
-            self.note_at(self.buffer.entries.len(), step, self.next_sequence);
+            self.push(What::Note(step));
+        }
+    }
+
+    /// Takes something that is asked of the recorder, and takes effect at a position of the stream.
+    pub(super) fn ask(&mut self, position: u64, request: Request, is_taken: bool) {
+        self.due.push_back(Due { position, request, is_taken, done: None });
+    }
+
+    /// Whether something that was asked has not taken effect.
+    pub(super) fn has_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    fn due_at(&self, index: usize) -> u64 {
+        self.due.get(index).map_or(u64::MAX, |due| due.position)
+    }
+
+    /// Does what is asked up to a position. What was before has been read.
+    pub(super) fn reach(&mut self, position: u64) {
+        let count = self.due.iter().take_while(|due| due.position <= position).count();
+        (0..count).for_each(|index| self.take_effect(index));
+        self.answer(count);
+    }
+
+    /// Does what is asked, before the next entry of the buffer.
+    fn take_effect(&mut self, index: usize) {
+        let Some(due) = self.due.get_mut(index) else { return };
+        due.is_taken = due.is_taken || due.request.take();
+        if !due.is_taken {
+            return;
+        }
+        let action = due.request.action;
+        let is_paused = self.pause.is_some();
+        let done = match action {
+            Action::Split | Action::Snapshot => {
+                self.push(What::Request);
+                return;
+            }
+            Action::Pause if is_paused => ("it was paused before", None),
+            Action::Resume if !is_paused => ("it was not paused", None),
+            Action::Pause | Action::Toggle if !is_paused => ("paused", Some(self.pause())),
+            Action::Pause | Action::Resume | Action::Toggle => ("resumed", self.resume()),
+        };
+        if let Some(due) = self.due.get_mut(index) {
+            due.done = Some(done);
+        }
+    }
+
+    /// Answers what has taken effect, or has the writer do so.
+    fn answer(&mut self, count: usize) {
+        for due in self.due.drain(..count).filter(|due| due.is_taken) {
+            match due.done {
+                Some((text, note)) => {
+                    if let Some(note) = note
+                        && !self.quiet
+                    {
+                        toroni_shell::note::remark(&note.to_string());
+                    }
+                    due.request.answer(Ok(text.to_owned()));
+                }
+                None => self.buffer.requests.push(due.request),
+            }
         }
     }
 
@@ -352,16 +438,18 @@ impl Intake {
     pub(super) fn tick(&mut self) -> Result<(), Failure> {
         // What was there of the past has been read.
         self.past.clear();
+        self.reach(u64::MAX);
         if let Some(step) = self.clock.step() {
-            self.note(step);
+            self.remark(&step);
+            self.push(What::Note(step));
         }
         self.hand_on()
     }
 
-    /// Notes what has happened now.
-    fn note(&mut self, note: RecordedNote) {
-        self.remark(&note);
-        self.note_at(self.buffer.entries.len(), note, self.next_sequence);
+    /// Adds an entry without payload.
+    fn push(&mut self, what: What) {
+        let (sequence, log_time, end) = (self.next_sequence, self.next_time(), self.buffer.used);
+        self.buffer.entries.push(Entry { what, sequence, log_time, publish_time: log_time, end });
     }
 
     fn remark(&self, note: &RecordedNote) {
@@ -410,32 +498,31 @@ impl Intake {
         self.full.send(buffer).map_err(|_| writer_ended())
     }
 
-    /// Begins a pause. Returns whether there was none.
-    pub(super) fn pause(&mut self) -> bool {
-        if self.pause.is_some() {
-            return false;
-        }
-        self.note(RecordedNote::Paused);
+    /// Begins a pause. Returns the note about it.
+    fn pause(&mut self) -> RecordedNote {
+        let note = RecordedNote::Paused;
+        self.push(What::Note(note));
         self.pause = Some(Pause { began_ns: self.clock.now_ns(), messages: 0 });
-        true
+        note
     }
 
-    /// Ends the pause. Returns whether there was one.
-    pub(super) fn resume(&mut self) -> bool {
-        let Some(Pause { began_ns, messages }) = self.pause.take() else { return false };
+    /// Ends the pause. Returns the note about it, if there was one.
+    fn resume(&mut self) -> Option<RecordedNote> {
+        let Pause { began_ns, messages } = self.pause.take()?;
         let paused_ns = self.clock.now_ns().saturating_sub(began_ns);
-        self.note(RecordedNote::Resumed { messages, paused_ns });
-        true
-    }
-
-    /// Hands something on to the writer, after what was taken before.
-    pub(super) fn ask(&mut self, request: Request) {
-        self.buffer.requests.push(request);
+        let note = RecordedNote::Resumed { messages, paused_ns };
+        self.push(What::Note(note));
+        Some(note)
     }
 
     /// Ends the file: the next message begins another one. A pause ends with it.
     pub(super) fn end_file(&mut self) -> Result<(), Failure> {
-        self.resume();
+        for due in self.due.drain(..) {
+            due.request.answer(Err("the recording has ended before".to_owned()));
+        }
+        if let Some(note) = self.resume() {
+            self.remark(&note);
+        }
         self.buffer.ends_file = true;
         self.hand_on()
     }

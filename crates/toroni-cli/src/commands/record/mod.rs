@@ -66,6 +66,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Record) -> Result<(), Fail
             Awaited::Missing => return Err(stop.interrupted("interrupted before there was a bus")),
         };
     let mut subscriber = subscribe(&bus, arguments, start, &[])?;
+    control.ready();
     let stats = bus.stats()?;
     let description = arguments.description(notes(&bus, arguments, stats.sequence))?;
     let mut series = Series::new(file, description, arguments);
@@ -218,8 +219,9 @@ impl Session<'_> {
                 if request.action == Action::Snapshot && is_triggered {
                     fired = Instant::now();
                 }
-                self.handle(request, is_triggered);
+                self.handle(request, is_triggered)?;
             }
+            self.intake.reach(subscriber.position());
             if end == u64::MAX
                 && (self.is_over() || is_triggered && fired.elapsed() >= self.arguments.after)
             {
@@ -231,7 +233,7 @@ impl Session<'_> {
                 return Ok(());
             }
             // While there is nothing to hand on, only signals need a look.
-            let wait = if end < u64::MAX {
+            let wait = if end < u64::MAX || self.intake.has_due() {
                 Duration::ZERO
             } else if self.intake.has_some() {
                 HAND_ON_AFTER
@@ -258,23 +260,20 @@ impl Session<'_> {
         }
     }
 
-    /// Does what is asked of the recorder while it records.
-    fn handle(&mut self, request: Request, is_triggered: bool) {
-        let answer = match request.action {
+    /// Takes what is asked of the recorder while it records. It takes effect where the stream ends now.
+    fn handle(&mut self, request: Request, is_triggered: bool) -> Result<(), Failure> {
+        match request.action {
             Action::Split if self.arguments.split.is_none() => {
-                Err("it was started without --split".to_owned())
+                request.answer(Err("it was started without --split".to_owned()));
             }
             Action::Snapshot if !is_triggered => {
-                Err("it was started without --trigger: it records everything".to_owned())
+                request.answer(Err(
+                    "it was started without --trigger: it records everything".to_owned()
+                ));
             }
-            // The writer answers.
-            Action::Split | Action::Snapshot => return self.intake.ask(request),
-            Action::Pause | Action::Toggle if self.intake.pause() => Ok("paused".to_owned()),
-            Action::Resume | Action::Toggle if self.intake.resume() => Ok("resumed".to_owned()),
-            Action::Pause => Ok("it was paused before".to_owned()),
-            Action::Resume | Action::Toggle => Ok("it was not paused".to_owned()),
-        };
-        request.answer(answer);
+            _ => self.intake.ask(self.bus.stats()?.tail, request, false),
+        }
+        Ok(())
     }
 
     /// Returns how long nothing is due.
@@ -340,7 +339,10 @@ impl Session<'_> {
             self.intake.wait();
             while let Some(request) = self.control.next() {
                 if request.action == Action::Snapshot {
-                    self.intake.ask(request);
+                    if !request.take() {
+                        continue;
+                    }
+                    self.intake.ask(self.bus.stats()?.tail, request, true);
                     return Ok(true);
                 }
                 request.answer(Err("nothing is recorded: it waits for --trigger".to_owned()));

@@ -260,8 +260,15 @@ impl Series {
     fn write(&mut self, buffer: &mut Buffer) -> Result<(), Failure> {
         self.topics.append(&mut buffer.topics);
         let mut losses = std::mem::take(&mut buffer.losses).into_iter();
+        let mut requests = std::mem::take(&mut buffer.requests).into_iter();
         let mut start = 0;
         for entry in &buffer.entries {
+            if matches!(entry.what, What::Request) {
+                if let Some(request) = requests.next() {
+                    self.handle(&request)?;
+                }
+                continue;
+            }
             self.split_if_due()?;
             let Some(part) = &mut self.part else { break };
             let payload = buffer.bytes.get(start..entry.end).unwrap_or_default();
@@ -279,6 +286,7 @@ impl Series {
                     Some(loss) => part.loss(&loss, times),
                     None => Ok(()),
                 },
+                What::Request => Ok(()),
                 What::Note(note) => {
                     let written = part.note(&note, entry.sequence, entry.log_time);
                     if let RecordedNote::ClockStep { offset_ns, .. } = note {
@@ -290,9 +298,6 @@ impl Series {
                 }
             };
             written.map_err(|error| self.describe(&error))?;
-        }
-        for request in &buffer.requests {
-            self.handle(request)?;
         }
         if buffer.ends_file {
             self.end("finished")?;
