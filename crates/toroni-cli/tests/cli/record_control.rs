@@ -67,6 +67,35 @@ fn split_begins_the_next_file() {
     assert_eq!(payloads(&buses, &part(3)), ["three"]);
 }
 
+/// `--keep` counts the part that is being written. A number that another recorder has taken is left out.
+#[test]
+fn at_most_as_many_parts_as_are_kept() {
+    let (buses, files, file) = begin();
+    let names = || {
+        let entries = fs::read_dir(files.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    };
+    for number in 1..=5 {
+        fs::write(files.path().join(format!("a.{number:04}.mcap")), "old").unwrap();
+    }
+    let recorder = buses.record(&file, &["--split", "1h", "--keep", "3"]);
+    assert_eq!(names(), ["a.0004.mcap", "a.0005.mcap", "a.0006.mcap"]);
+    fs::write(files.path().join("a.0007.mcap"), "of another").unwrap();
+    assert!(done(&buses, &file, "split").contains("a.0008.mcap"));
+    assert_eq!(names(), ["a.0005.mcap", "a.0006.mcap", "a.0007.mcap", "a.0008.mcap"]);
+    finish(recorder);
+    assert_eq!(fs::read(files.path().join("a.0007.mcap")).unwrap(), b"of another");
+    // Those beyond the number are removed at the start, although nothing is written yet.
+    fs::remove_file(files.path().join("a.0007.mcap")).unwrap();
+    let trigger = ["--split", "1h", "--keep", "2", "--trigger", "alarm"];
+    let recorder = buses.record(&file, &trigger);
+    assert_eq!(names(), ["a.0006.mcap", "a.0008.mcap"]);
+    finish(recorder);
+}
+
 #[test]
 fn a_signal_does_not_end_a_recorder_that_waits_for_its_bus() {
     let (buses, files) = (Buses::new(), Directory::new());
@@ -243,9 +272,11 @@ fn without_a_recorder_it_says_so() {
     none(&buses);
     let recorder = buses.record(&file, &["--split", "1h"]);
     // A second one would write the same parts.
-    let output = buses.run(&["record", file.to_str().unwrap(), "--split", "1h"]);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("another recorder"), "{output:?}");
+    for file in [&file, &file.with_extension("")] {
+        let output = buses.run(&["record", file.to_str().unwrap(), "--split", "1h"]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("another recorder"), "{output:?}");
+    }
     assert!(done(&buses, &file, "split").contains("a.0003.mcap"));
     finish(recorder);
     none(&buses);

@@ -4,6 +4,7 @@
 //! stands for the directory and the name of FILE, however they are written. Only the user of the recorder, and root, may
 //! use it.
 
+use super::split::stem;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
@@ -144,12 +145,14 @@ impl Control {
     }
 }
 
-/// Returns the socket of the recorders of a file: its directory as the kernel numbers it, and its name.
+/// Returns the socket of the recorders of a file: its directory as the kernel numbers it, and what the names of its parts begin
+/// with.
 fn address(file: &Path) -> io::Result<SocketAddr> {
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new(".")).metadata()?;
     // FNV-1a: names are longer than a socket's may be.
-    let name = file.file_name().unwrap_or_default().as_bytes();
+    let stem = stem(file);
+    let name = stem.file_name().unwrap_or_default().as_bytes();
     let hash = name.iter().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
     });
@@ -326,6 +329,7 @@ mod tests {
             |path: &str| address(Path::new(path)).unwrap().as_abstract_name().unwrap().to_vec();
         assert_eq!(name("a.mcap"), name("./a.mcap"));
         assert_eq!(name("/proc/a.mcap"), name("/proc/../proc/./a.mcap"));
+        assert_eq!(name("/proc/a.mcap"), name("/proc/a"));
         assert_ne!(name("/proc/a.mcap"), name("/proc/b.mcap"));
         assert_ne!(name("/proc/a.mcap"), name("/sys/a.mcap"));
         // A socket has a name of at most 107 bytes.

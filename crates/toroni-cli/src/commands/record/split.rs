@@ -40,7 +40,7 @@ fn free_bytes(directory: &Path) -> Option<u64> {
 }
 
 /// Returns what the names of all parts begin with.
-fn stem(path: &Path) -> PathBuf {
+pub(super) fn stem(path: &Path) -> PathBuf {
     match path.extension() {
         Some(extension) if extension == "mcap" => path.with_extension(""),
         _ => path.to_owned(),
@@ -100,7 +100,7 @@ impl Series {
         let is_numbered = split.is_some();
         // Parts of earlier runs: the numbers continue after them, and they count for `keep`.
         let earlier = if is_numbered { parts(path) } else { Vec::new() };
-        Self {
+        let mut series = Self {
             path: path.to_owned(),
             description,
             split,
@@ -114,7 +114,9 @@ impl Series {
             topics: Vec::new(),
             removed: None,
             report: Report::default(),
-        }
+        };
+        series.remove_beyond(series.keep);
+        series
     }
 
     /// Returns the path of the next file.
@@ -129,17 +131,27 @@ impl Series {
 
     /// Creates the next file.
     pub(super) fn begin(&mut self) -> Result<(), Failure> {
-        let path = self.next_path();
-        let mut part = Part::create(&path, &self.description)?;
-        part.name()?;
-        self.number = self.number.saturating_add(1);
+        // With the next one, there are as many as are kept.
+        self.remove_beyond(self.keep.map(|keep| keep.saturating_sub(1)));
+        let (path, part) = loop {
+            let path = self.next_path();
+            let created = Part::create(&path, &self.description)
+                .and_then(|mut part| part.name().map(|()| part));
+            let is_last = self.number == u32::MAX;
+            self.number = self.number.saturating_add(1);
+            match created {
+                // A recorder that this one cannot see, as in another container, has the number.
+                Err(_) if self.is_numbered && !is_last && path.symlink_metadata().is_ok() => {}
+                created => break (path, created?),
+            }
+        };
         self.kept.push_back(path.clone());
         self.report.files.push(path);
         self.part = Some(part);
         Ok(())
     }
 
-    /// Finishes the file, and removes the oldest if there are too many.
+    /// Finishes the file.
     fn end(&mut self, reason: &str) -> Result<(), Failure> {
         let Some(part) = self.part.take() else { return Ok(()) };
         if reason == FAILED && part.totals.is_empty() {
@@ -162,11 +174,14 @@ impl Series {
             let name = name.to_string_lossy().into_owned();
             self.description.notes.insert("previous".to_owned(), name);
         }
-        // The file that comes next counts, too.
-        while self.keep.is_some_and(|keep| self.kept.len() > keep) {
+        Ok(())
+    }
+
+    /// Removes the oldest if there are more than this.
+    fn remove_beyond(&mut self, most: Option<usize>) {
+        while most.is_some_and(|most| self.kept.len() > most) {
             self.remove_oldest();
         }
-        Ok(())
     }
 
     fn remove_oldest(&mut self) {
