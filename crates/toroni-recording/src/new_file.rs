@@ -1,12 +1,15 @@
-//! A file that gets its name when it is good. Before, it has a temporary name in the same directory, and is removed if it is
-//! dropped. So what fails leaves nothing that is in the way of the next try, and what is found under the name can be read.
+//! A file that gets its name when it is good. Before, it has none, or a temporary one where the file system has no files without
+//! names. So what fails leaves nothing that is in the way of the next try, and what is found under the name can be read.
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags, accessat, linkat, open, renameat_with};
 use rustix::io::Errno;
 use signal_hook::consts::SIGXFSZ;
+use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
 use std::fs::File;
+use std::hash::{BuildHasher, Hasher};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -15,32 +18,35 @@ use toroni_shell::failure::Failure;
 /// The most bytes of a name that are in the temporary one, which has at most 255.
 const MOST_NAME_BYTES: usize = 200;
 
+/// What a file is found under.
+enum Name {
+    /// Nothing: it is gone when it is closed.
+    None,
+    Temporary(PathBuf),
+    Own,
+}
+
 /// A file that did not exist before.
 pub(crate) struct NewFile {
     path: PathBuf,
-    /// `None` when it has its name.
-    temporary: Option<PathBuf>,
+    name: Name,
     file: Arc<File>,
 }
 
 impl NewFile {
-    /// Creates it under a temporary name, if there is no file with its own.
+    /// Creates it without its name, if there is no file with it.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
         survive_limit();
         if path.symlink_metadata().is_ok() {
             return Err(cannot_create(path, &Errno::EXIST.into()));
         }
-        let temporary = temporary(path);
-        let create = || File::options().write(true).create_new(true).open(&temporary);
-        let created = match create() {
-            // This process has its id, so the one that left the file is gone.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                std::fs::remove_file(&temporary).and_then(|()| create())
-            }
-            created => created,
+        let created = match without_name(path) {
+            Ok(Some(file)) => Ok((file, Name::None)),
+            Ok(None) => with_temporary_name(path),
+            Err(error) => Err(error),
         };
-        let file = created.map_err(|error| cannot_create(path, &error))?;
-        Ok(Self { path: path.to_owned(), temporary: Some(temporary), file: Arc::new(file) })
+        let (file, name) = created.map_err(|error| cannot_create(path, &error))?;
+        Ok(Self { path: path.to_owned(), name, file: Arc::new(file) })
     }
 
     pub(crate) fn file(&self) -> &Arc<File> {
@@ -49,39 +55,76 @@ impl NewFile {
 
     /// Gives it its name, if it does not have it. Another file with this name stays.
     pub(crate) fn name(&mut self) -> io::Result<()> {
-        let Some(temporary) = &self.temporary else { return Ok(()) };
-        match renameat_with(CWD, temporary, CWD, &self.path, RenameFlags::NOREPLACE) {
-            // The file system cannot do both in one step.
-            Err(Errno::INVAL | Errno::NOSYS) if self.path.symlink_metadata().is_err() => {
-                std::fs::rename(temporary, &self.path)
+        match &self.name {
+            Name::Own => return Ok(()),
+            Name::None => {
+                linkat(CWD, of_descriptor(&self.file), CWD, &self.path, AtFlags::SYMLINK_FOLLOW)?;
             }
-            Err(Errno::INVAL | Errno::NOSYS) => Err(Errno::EXIST.into()),
-            named => named.map_err(io::Error::from),
-        }?;
-        self.temporary = None;
+            Name::Temporary(temporary) => {
+                match renameat_with(CWD, temporary, CWD, &self.path, RenameFlags::NOREPLACE) {
+                    // The file system cannot do both in one step.
+                    Err(Errno::INVAL | Errno::NOSYS) if self.path.symlink_metadata().is_err() => {
+                        std::fs::rename(temporary, &self.path)
+                    }
+                    Err(Errno::INVAL | Errno::NOSYS) => Err(Errno::EXIST.into()),
+                    named => named.map_err(io::Error::from),
+                }?;
+            }
+        }
+        self.name = Name::Own;
         Ok(())
     }
 
     /// Removes it. If it has been removed already, there is nothing to do.
     pub(crate) fn discard(&mut self) {
-        let _ = std::fs::remove_file(self.temporary.take().as_ref().unwrap_or(&self.path));
+        let _ = match std::mem::replace(&mut self.name, Name::None) {
+            Name::None => Ok(()),
+            Name::Temporary(temporary) => std::fs::remove_file(temporary),
+            Name::Own => std::fs::remove_file(&self.path),
+        };
     }
 }
 
 impl Drop for NewFile {
     fn drop(&mut self) {
-        if self.temporary.is_some() {
+        if matches!(self.name, Name::Temporary(_)) {
             self.discard();
         }
     }
 }
 
-fn temporary(path: &Path) -> PathBuf {
+/// Returns the path by which the kernel gives a file without a name one.
+fn of_descriptor(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+/// Creates a file without a name. Returns `None` where that is not possible, or it could not get one later.
+fn without_name(path: &Path) -> io::Result<Option<File>> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    match open(directory.unwrap_or(Path::new(".")), flags, Mode::from_raw_mode(0o666)) {
+        Ok(file) => {
+            let file = File::from(file);
+            let has_path =
+                accessat(CWD, of_descriptor(&file), rustix::fs::Access::EXISTS, AtFlags::empty());
+            Ok(has_path.is_ok().then_some(file))
+        }
+        // A kernel without such files takes the flag for one that does not fit a directory.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Creates a file under a name that no process of any PID namespace has.
+fn with_temporary_name(path: &Path) -> io::Result<(File, Name)> {
     let name = path.file_name().unwrap_or_default().as_bytes();
     let mut hidden = b".".to_vec();
     hidden.extend(&name[..name.len().min(MOST_NAME_BYTES)]);
-    hidden.extend(format!(".{}.tmp", std::process::id()).as_bytes());
-    path.with_file_name(OsString::from_vec(hidden))
+    let random = RandomState::new().build_hasher().finish();
+    hidden.extend(format!(".{random:016x}.tmp").as_bytes());
+    let temporary = path.with_file_name(OsString::from_vec(hidden));
+    let file = File::options().write(true).create_new(true).open(&temporary)?;
+    Ok((file, Name::Temporary(temporary)))
 }
 
 pub(crate) fn cannot_create(path: &Path, error: &io::Error) -> Failure {
@@ -99,4 +142,38 @@ fn survive_limit() {
         // Without a handler, it ends as by default.
         let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// Two processes of different PID namespaces may have the same number, as these two in one process.
+    #[test]
+    fn the_first_that_is_named_stays() {
+        let directory =
+            std::env::temp_dir().join(format!("toroni-new-file-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("a.mcap");
+        let create = |has_name: bool| {
+            if !has_name {
+                return NewFile::create(&path).unwrap();
+            }
+            let (file, name) = with_temporary_name(&path).unwrap();
+            NewFile { path: path.clone(), name, file: Arc::new(file) }
+        };
+        for has_name in [false, true] {
+            let (mut first, mut second) = (create(has_name), create(has_name));
+            first.name().unwrap();
+            assert_eq!(second.name().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            drop((first, second));
+            assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+            let mut third = create(true);
+            third.discard();
+            fs::remove_file(&path).unwrap();
+            assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+        }
+        fs::remove_dir(&directory).unwrap();
+    }
 }

@@ -208,3 +208,33 @@ fn little_is_reserved_for_a_short_recording() {
     assert_eq!(names(files.path()), ["a.mcap"]);
     finish(recorder);
 }
+
+#[test]
+fn a_repair_that_is_killed_leaves_nothing() {
+    use rustix::fs::{Mode, OFlags, open};
+
+    let (buses, files) = (Buses::new(), Directory::new());
+    let flags = OFlags::TMPFILE | OFlags::WRONLY;
+    if open(files.path(), flags, Mode::from_raw_mode(0o600)).is_err() {
+        eprintln!("skipped: this file system has no files without names");
+        return;
+    }
+    buses.succeed(&["create", "default", "--policy", "wait:forever"]);
+    let file = files.path().join("a.mcap");
+    let mut recorder = buses.record(&file, &["--compress", "none", "--gate"]);
+    buses.succeed(&["pub", "t", "--size", "100000", "--repeat", "300"]);
+    wait_until("it is in the file", || fs::metadata(&file).unwrap().len() > 25 << 20);
+    recorder.kill();
+    let mut repair = buses.start(&["record", "--repair", file.to_str().unwrap()]);
+    let descriptors = format!("/proc/{}/fd", repair.id());
+    // The one that it reads, and the one that it writes.
+    wait_until("it writes, or has ended", || {
+        let open = fs::read_dir(&descriptors).into_iter().flatten().flatten();
+        let open = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+        repair.ended().is_some() || open.filter(|path| path.starts_with(files.path())).count() > 1
+    });
+    // Kills it, if it has not ended.
+    drop(repair);
+    let left = names(files.path());
+    assert!(!left.iter().any(|name| name.ends_with(".tmp")), "{left:?}");
+}
