@@ -124,17 +124,15 @@ fn half(number: u64) -> u32 {
     u32::try_from(number & u64::from(u32::MAX)).unwrap_or_default()
 }
 
-/// Stops the process if Ctrl-Z was pressed. Returns for how long; the replay continues where it was.
-fn suspend(keyboard: &mut Option<Keyboard>, line: &Line, pace: &mut Pace) -> Duration {
+/// Stops the process if Ctrl-Z was pressed. The replay continues where it was.
+fn suspend(keyboard: &mut Option<Keyboard>, line: &Line, pace: &mut Pace) {
     let Some(keyboard) = keyboard.as_mut().filter(|keyboard| keyboard.wants_stop()) else {
-        return Duration::ZERO;
+        return;
     };
     let began = Instant::now();
     line.clear();
     keyboard.stop();
-    let stopped = began.elapsed();
-    pace.delay(stopped);
-    stopped
+    pace.delay(began.elapsed());
 }
 
 /// Returns the log times between which messages are played.
@@ -301,7 +299,7 @@ impl Player<'_> {
         self.wait_until(time, due)
     }
 
-    fn wait_until(&mut self, time: u64, mut due: Option<Instant>) -> Result<bool, Failure> {
+    fn wait_until(&mut self, time: u64, due: Option<Instant>) -> Result<bool, Failure> {
         let together = match (due, self.batch_due) {
             (Some(due), Some(first)) => due.saturating_duration_since(first) <= TOGETHER,
             _ => false,
@@ -313,12 +311,13 @@ impl Player<'_> {
             self.flush()?;
         }
         loop {
-            let stopped = suspend(&mut self.keyboard, &self.line, &mut self.pace);
-            due = due.and_then(|due| due.checked_add(stopped));
-            self.batch_due = due;
+            suspend(&mut self.keyboard, &self.line, &mut self.pace);
             if !self.keys(time)? {
                 return Ok(false);
             }
+            // After a pause, or at another speed.
+            let due = self.pace.again(time);
+            self.batch_due = due;
             if self.is_paused && self.steps == 0 {
                 continue;
             }
@@ -349,8 +348,6 @@ impl Player<'_> {
                     if !self.pressed(key, time)? {
                         return Ok(false);
                     }
-                    due = self.pace.due(time);
-                    self.batch_due = due;
                 }
                 None => return Ok(waited),
             }
@@ -362,7 +359,12 @@ impl Player<'_> {
     fn keys(&mut self, time: u64) -> Result<bool, Failure> {
         let Some(keyboard) = &mut self.keyboard else { return Ok(!self.stop.is_set()) };
         let wait = if self.is_paused && self.steps == 0 { CHECK_EVERY } else { Duration::ZERO };
+        let began = Instant::now();
         let key = keyboard.key(wait);
+        if self.is_paused && self.steps == 0 {
+            // Until it continues, the time stands still.
+            self.pace.delay(began.elapsed());
+        }
         if self.stop.is_set() {
             return Ok(false);
         }
@@ -378,16 +380,13 @@ impl Player<'_> {
                 self.wants_end = true;
                 return Ok(false);
             }
-            Key::Pause => {
-                self.is_paused = !self.is_paused;
-                self.pace.restart(Some(time));
-            }
+            Key::Pause => self.is_paused = !self.is_paused,
             Key::Step => {
                 self.is_paused = true;
                 self.steps = self.steps.saturating_add(1);
             }
-            Key::Faster => self.pace.scale(2.0),
-            Key::Slower => self.pace.scale(0.5),
+            Key::Faster => self.pace.scale(2.0, time),
+            Key::Slower => self.pace.scale(0.5, time),
             Key::Back => {
                 self.flush()?;
                 let back = self.time.unwrap_or(time).saturating_sub(BACK_NS).max(self.start);
@@ -397,7 +396,7 @@ impl Player<'_> {
             }
         }
         let state = if self.is_paused { "  (paused)" } else { "  " };
-        self.line.show(time, "", state);
+        self.line.show_state(self.pace.now().map_or(time, |now| now.min(time)), state);
         Ok(true)
     }
 
@@ -451,7 +450,7 @@ impl Player<'_> {
         }
         drop(payloads);
         if let Some((_, item, topic, _)) = self.batch.last() {
-            self.line.show(item.log_time, self.selection.names[*topic].as_str(), "");
+            self.line.show(item.log_time, self.selection.names[*topic].as_str());
         }
         self.batch.clear();
         self.batch_bytes = 0;

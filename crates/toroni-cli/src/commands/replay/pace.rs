@@ -46,27 +46,35 @@ impl Pace {
     pub(super) fn due(&mut self, time: u64) -> Option<Instant> {
         match self.mode {
             Mode::Max => None,
-            Mode::Rate(rate) => {
-                let (_, start) = *self.base.get_or_insert_with(|| (0, Instant::now()));
-                let seconds = toroni_shell::human::as_f64(self.count) / rate;
-                let after = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-                let due =
-                    start.checked_add(after).or_else(|| start.checked_add(FAR)).unwrap_or(start);
+            Mode::Rate(_) => {
+                self.base.get_or_insert_with(|| (0, Instant::now()));
                 self.count = self.count.saturating_add(1);
-                Some(due)
+                self.again(time)
             }
             Mode::Times => Some(self.due_by_time(time)),
         }
     }
 
+    /// Returns when the message is due that [`Self::due`] was asked about last: after a delay, or at another speed.
+    pub(super) fn again(&self, time: u64) -> Option<Instant> {
+        let (base, start) = self.base?;
+        let after = match self.mode {
+            Mode::Max => return None,
+            Mode::Rate(rate) => {
+                let before = toroni_shell::human::as_f64(self.count.saturating_sub(1));
+                Duration::try_from_secs_f64(before / rate).unwrap_or(Duration::MAX)
+            }
+            Mode::Times => self.played(time.saturating_sub(base)),
+        };
+        Some(start.checked_add(after).or_else(|| start.checked_add(FAR)).unwrap_or(start))
+    }
+
     fn due_by_time(&mut self, time: u64) -> Instant {
-        let Some((base, start)) = self.base else {
+        let Some(mut due) = self.again(time) else {
             let now = Instant::now();
             (self.base, self.last) = (Some((time, now)), (time, now));
             return now;
         };
-        let after = self.played(time.saturating_sub(base));
-        let mut due = start.checked_add(after).or_else(|| start.checked_add(FAR)).unwrap_or(start);
         if let Some(limit) = self.gap_limit
             && due.saturating_duration_since(self.last.1) > limit
         {
@@ -86,7 +94,7 @@ impl Pace {
         )
     }
 
-    /// Continues now with the time that was played last: after a pause, a jump, or a change of the speed.
+    /// Continues now with a time, or with the next message: after a jump.
     pub(super) fn restart(&mut self, time: Option<u64>) {
         let now = Instant::now();
         self.base = time.map(|time| (time, now));
@@ -101,11 +109,13 @@ impl Pace {
         self.last.1 = later(self.last.1);
     }
 
-    /// Changes the speed. Without times, this does nothing.
-    pub(super) fn scale(&mut self, by: f64) {
-        if matches!(self.mode, Mode::Times) {
-            self.factor = (self.factor * by).clamp(1e-3, 1e3);
-            self.restart(Some(self.last.0));
+    /// Changes the speed, from now on, while the message with this time is waited for. Without times, this does nothing.
+    pub(super) fn scale(&mut self, by: f64, time: u64) {
+        let now = self.now();
+        self.factor = (self.factor * by).clamp(1e-3, 1e3);
+        if let Some(now) = now {
+            self.base = Some((now.min(time), Instant::now()));
+            self.last.1 = self.again(time).unwrap_or(self.last.1);
         }
     }
 
@@ -113,8 +123,13 @@ impl Pace {
     /// the speed of the replay.
     pub(super) fn now(&self) -> Option<u64> {
         let (base, start) = self.base.filter(|_| matches!(self.mode, Mode::Times))?;
-        let elapsed = Instant::now().saturating_duration_since(start).as_secs_f64() * self.factor;
-        Some(base.saturating_add(to_u64(elapsed * 1e9)?))
+        let now = Instant::now();
+        let recorded = |time: Duration| to_u64(time.as_secs_f64() * self.factor * 1e9);
+        match start.checked_duration_since(now) {
+            // A silence was shortened to what is left until then.
+            Some(left) => Some(base.saturating_sub(recorded(left)?)),
+            None => Some(base.saturating_add(recorded(now.saturating_duration_since(start))?)),
+        }
     }
 
     /// Waits until a time. Returns `false` if a signal came, or if `interrupted` says so.
@@ -161,6 +176,31 @@ mod tests {
         assert_eq!(at(&mut pace, 4), 4);
         assert_eq!(at(&mut pace, 3604), 9);
         assert_eq!(at(&mut pace, 3605), 10);
+    }
+
+    #[test]
+    fn what_is_left_of_a_silence_is_played_at_another_speed() {
+        let minutes = |count: u64| count * 60_000_000_000;
+        for limit in [None, Some(Duration::from_secs(1800))] {
+            let mut pace = Pace::new(Speed::Factor(1.0), None, limit);
+            let first = pace.due(0).unwrap();
+            let whole = limit.unwrap_or(Duration::from_secs(3600));
+            assert_eq!(pace.due(minutes(60)).unwrap() - first, whole);
+            pace.delay(Duration::from_secs(60));
+            let delayed = whole + Duration::from_secs(60);
+            assert_eq!(pace.again(minutes(60)).unwrap() - first, delayed);
+            // Half of it is left, but for what this test has taken.
+            pace.scale(2.0, minutes(60));
+            let left = pace.again(minutes(60)).unwrap() - first;
+            assert!(left >= delayed / 2 - Duration::from_secs(30) && left < whole, "{left:?}");
+            let later = pace.due(minutes(62)).unwrap() - pace.again(minutes(60)).unwrap();
+            assert_eq!(later, Duration::from_secs(60));
+        }
+        let mut pace = Pace::new(Speed::Factor(1.0), Some(100.0), None);
+        let first = pace.due(0).unwrap();
+        assert_eq!(pace.due(0).unwrap() - first, Duration::from_millis(10));
+        pace.scale(2.0, 0);
+        assert_eq!(pace.again(0).unwrap() - first, Duration::from_millis(10));
     }
 
     #[test]

@@ -189,13 +189,19 @@ impl Line {
     }
 
     /// Shows the time and the topic of a message, now and then.
-    pub(super) fn show(&mut self, time: u64, topic: &str, state: &str) {
+    pub(super) fn show(&mut self, time: u64, topic: &str) {
         self.time = time;
-        if self.bar.is_none() || state.is_empty() && self.shown.elapsed() < SHOW_EVERY {
-            return;
+        if self.bar.is_some() && self.shown.elapsed() >= SHOW_EVERY {
+            self.topic = toroni_shell::output::printable(topic);
+            self.draw(time, "");
         }
-        self.topic = toroni_shell::output::printable(topic);
-        self.draw(time, state);
+    }
+
+    /// Shows what a key has changed, and the time that is played.
+    pub(super) fn show_state(&mut self, time: u64, state: &str) {
+        if self.bar.is_some() {
+            self.draw(time, state);
+        }
     }
 
     /// Shows during a silence, now and then, how many nanoseconds have passed since the last message.
