@@ -5,6 +5,7 @@ use crate::support::Buses;
 use crate::support::wait_until;
 use std::fs::OpenOptions;
 use std::process::Stdio;
+use toroni_testkit::Directory;
 
 /// Returns the exit code and what was said.
 fn said(buses: &Buses, arguments: &[&str]) -> (i32, String) {
@@ -14,7 +15,8 @@ fn said(buses: &Buses, arguments: &[&str]) -> (i32, String) {
 
 #[test]
 fn the_name_of_a_bus_in_place_of_a_topic_is_noticed() {
-    let buses = Buses::new();
+    let (buses, files) = (Buses::new(), Directory::new());
+    let file = files.path().join("a.mcap");
     for name in ["default", "demo"] {
         buses.succeed(&["create", name]);
     }
@@ -22,6 +24,7 @@ fn the_name_of_a_bus_in_place_of_a_topic_is_noticed() {
         &["topics", "demo"][..],
         &["hz", "demo", "--count", "1", "--interval", "0.05"],
         &["sub", "demo", "--timeout", "0.05"],
+        &["record", file.to_str().unwrap(), "demo", "--duration", "0.05"],
     ] {
         let (_, text) = said(&buses, arguments);
         let advice = format!("there is a bus demo: `toroni --bus demo {}`", arguments[0]);

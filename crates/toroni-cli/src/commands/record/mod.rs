@@ -44,7 +44,8 @@ pub(crate) fn run(location: &BusLocation, arguments: &Record) -> Result<(), Fail
         return toroni_recording::repair::run(file, &stop);
     }
     let ready = ReadyFd::claim(arguments.ready_fd)?;
-    toroni_shell::location::patterns(&arguments.patterns)?;
+    let patterns = toroni_shell::location::patterns(&arguments.patterns)?;
+    opening::remark_on_bus_as_pattern(location, &patterns, "record");
     if arguments.split.is_none() && file.exists() {
         return Err(Failure::Failed(format!(
             "{} exists: choose another name, or remove it",
