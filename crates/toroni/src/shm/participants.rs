@@ -63,7 +63,8 @@ impl ReadersSegment {
         let file = CheckedFd::new(file).map_err(|errno| failed("open", &path, errno))?;
         let control = mapping.mapped_slice(READERS_CONTROL_OFFSET, 1);
         let arming = mapping.mapped_slice(SLOTS_OFFSET, to_index(slots.into()));
-        let words = to_index(u64::from(header.tracked_topics) * u64::from(row_words(slots)));
+        let words =
+            to_index(u64::from(header.tracked_topics).saturating_mul(row_words(slots).into()));
         let rows = mapping.mapped_slice(to_index(rows_offset(slots)), words);
         let (Some(control), Some(arming), Some(rows)) = (control, arming, rows) else {
             unreachable!("all of it is before the slots, and mapped");

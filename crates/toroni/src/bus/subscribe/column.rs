@@ -64,6 +64,8 @@ impl Column {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
     use crate::bus::subscribe::{Start, Subscriber, WaitStrategy};
     use crate::bus::{Bus, BusConfig, Limit};
     use crate::ring::layout::TRACKED_TOPICS;
