@@ -115,11 +115,43 @@ fn a_directory_that_root_made_comes_with_the_command_that_shares_it() {
             assert!(said.contains(&command), "{mode:o} {arguments:?}: {said}");
         }
     }
+    // A directory that does not exist is named itself, and never the one above it.
+    let missing = shared.join("missing");
+    let command_for_missing = format!("install -d -m 1777 {}", missing.display());
+    set(&shared, 0o755);
+    for arguments in [&["create", "x"][..], &["pub", "a", "x"], &["sub", "--create"], &["doctor"]] {
+        let said = said_to_other_user(&buses, arguments, &missing);
+        let advised: Vec<_> = said.split("1777 ").skip(1).collect();
+        assert!(!advised.is_empty(), "{arguments:?}: {said}");
+        for path in advised {
+            assert!(path.starts_with(missing.to_str().unwrap()), "{arguments:?}: {said}");
+        }
+        assert!(said.contains(&command_for_missing), "{arguments:?}: {said}");
+    }
+    // Below one that may not be searched, and in directories of the system, no command helps without harm.
+    set(&shared, 0o700);
+    for directory in [&*missing, "/etc".as_ref(), "/".as_ref()] {
+        for arguments in
+            [&["create", "x"][..], &["pub", "a", "x"], &["sub", "--create"], &["doctor"], &["ls"]]
+        {
+            let said = said_to_other_user(&buses, arguments, directory);
+            let may_list = arguments == ["ls"] && directory != missing;
+            assert!(may_list || said.contains("set TORONI_DIR to"), "{arguments:?}: {said}");
+            assert!(!said.contains("1777"), "{arguments:?}: {said}");
+        }
+    }
     // The command helps.
     let status = std::process::Command::new("sh").args(["-c", &command]).status().unwrap();
     assert!(status.success());
     let mut process = buses.as_other_user(&["pub", "a", "x"]);
     assert!(process.env("TORONI_DIR", &shared).output().unwrap().status.success());
+}
+
+/// Returns what the program says if it runs as another user, with a directory of buses.
+fn said_to_other_user(buses: &Buses, arguments: &[&str], directory: &std::path::Path) -> String {
+    let mut process = buses.as_other_user(arguments);
+    let output = process.env("TORONI_DIR", directory).output().unwrap();
+    String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
 }
 
 #[test]

@@ -20,6 +20,8 @@ use crate::error::{FileError, OpenError};
 use rustix::fs::{Access, Mode, XattrFlags};
 use rustix::io::Errno;
 use std::ffi::{CStr, OsStr};
+use std::fs::Metadata;
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -177,33 +179,63 @@ pub(super) fn who_may(path: &Path, role: &str, protection: Protection) -> String
 
 /// Returns a hint as [`who_may`] does, if no role is known.
 pub(super) fn who_is(path: &Path) -> String {
-    let owner = path
-        .metadata()
-        .map(|metadata| format!("it belongs to {}, ", user(metadata.uid())))
-        .unwrap_or_default();
-    let own = user(rustix::process::geteuid().as_raw());
     let advice = if is_default_and_not_for_all(path) {
         sharing_hint()
-    } else if let Some((directory, owner)) = closed_directory(path) {
-        let directory = directory.display();
-        format!(
-            "{directory} is only for {owner}: to share it among all users, {owner} or root runs `install -d -m 1777 {directory}`; or set TORONI_DIR to a directory of your own"
-        )
     } else {
         "ask the owner, or set TORONI_DIR to another directory".to_owned()
     };
-    format!("{owner}this process runs as {own}: {advice}")
+    format!("{}: {advice}", owner_and_own(path))
 }
 
-/// Returns the directory at `path` or above it, and its owner, if it belongs to another user and this process may not
-/// create anything in it: as one that root made.
-fn closed_directory(path: &Path) -> Option<(&Path, String)> {
-    // Below a directory that may not be searched, nothing is found.
-    let (directory, metadata) =
-        path.ancestors().find_map(|above| Some((above, above.metadata().ok()?)))?;
+/// Returns a hint as [`who_is`] does for what was refused in the directory of buses `root`, or was to be created there at
+/// `path`. No command changes a directory above it: that serves other purposes.
+pub(super) fn who_may_use(root: &Path, path: &Path) -> String {
+    if is_default_and_not_for_all(root) {
+        return who_is(path);
+    }
+    let root = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
+    let command = |by: &str| {
+        let root = root.display();
+        format!(
+            "to share it among all users, {by} runs `install -d -m 1777 {root}`; or set TORONI_DIR to a directory of your own"
+        )
+    };
+    let advice = match root.metadata() {
+        // It is a directory of the system, such as /etc, or one for more than buses.
+        Ok(_) if root.ancestors().nth(2).is_none() => {
+            "set TORONI_DIR to another directory".to_owned()
+        }
+        Ok(metadata) if is_closed(&root, &metadata) => {
+            let owner = user(metadata.uid());
+            format!(
+                "{} is only for {owner}: {}",
+                root.display(),
+                command(&format!("{owner} or root"))
+            )
+        }
+        Ok(_) => "ask the owner, or set TORONI_DIR to another directory".to_owned(),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            format!("it does not exist, and you may not create it: {}", command("root"))
+        }
+        // It is below a directory that this user may not search.
+        Err(_) => "set TORONI_DIR to another directory".to_owned(),
+    };
+    format!("{}: {advice}", owner_and_own(path))
+}
+
+/// Says to whom a file belongs, if it exists, and as which user this process runs.
+fn owner_and_own(path: &Path) -> String {
+    let owner = path.metadata();
+    let owner = owner.map(|metadata| format!("it belongs to {}, ", user(metadata.uid())));
+    let own = user(rustix::process::geteuid().as_raw());
+    format!("{}this process runs as {own}", owner.unwrap_or_default())
+}
+
+/// Returns whether a directory belongs to another user and this process may not create anything in it.
+fn is_closed(directory: &Path, metadata: &Metadata) -> bool {
     let may = rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK).is_ok();
     let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
-    (metadata.is_dir() && !may && !is_own).then(|| (directory, user(metadata.uid())))
+    metadata.is_dir() && !may && !is_own
 }
 
 const XATTR: &CStr = c"system.posix_acl_access";

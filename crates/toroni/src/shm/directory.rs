@@ -104,7 +104,7 @@ impl BusDirectory {
             }
             let is_link = rustix::fs::statat(&root, &*name, AtFlags::SYMLINK_NOFOLLOW)
                 .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink);
-            failed("open", &path, if is_link { Errno::LOOP } else { errno })
+            refused("open", &path, if is_link { Errno::LOOP } else { errno })
         })?;
         Self::of(root, name, path, fd, false)
     }
@@ -275,7 +275,7 @@ pub(super) fn open_root(root: &Path) -> Result<Option<OwnedFd>, DirectoryError> 
         Err(Errno::NOTDIR) if path == Path::new(DEFAULT_ROOT) && path.is_symlink() => {
             return Err(failed("open", root, Errno::LOOP).into());
         }
-        Err(errno) => return Err(failed("open", root, errno).into()),
+        Err(errno) => return Err(failed_at_root("open", root, errno).into()),
     };
     if root == Path::new(DEFAULT_ROOT) {
         let stat = rustix::fs::fstat(&fd).map_err(|errno| failed("open", root, errno))?;
@@ -325,7 +325,7 @@ pub(super) fn open_or_create_root(root: &Path) -> Result<OwnedFd, OpenError> {
         // Another process may have removed it again.
         Ok(()) | Err(Errno::EXIST) => open_root(root)?.ok_or_else(|| missing(root)),
         Err(Errno::NOENT) => Err(missing(root.parent().unwrap_or(root))),
-        Err(errno) => Err(failed("create", root, errno).into()),
+        Err(errno) => Err(failed_at_root("create", root, errno).into()),
     }
 }
 
@@ -428,6 +428,29 @@ pub(super) fn failed(action: &'static str, path: &Path, error: impl Into<io::Err
         Some(libc::ELOOP) => FileError::Symlink { path },
         Some(libc::ENOTDIR) => FileError::NotADirectory { path },
         _ => FileError::Os { action, path, source },
+    }
+}
+
+/// Returns the error as [`failed`] does, if the system call was about the directory of buses.
+pub(super) fn failed_at_root(
+    action: &'static str,
+    root: &Path,
+    error: impl Into<io::Error>,
+) -> FileError {
+    with_hint_of(root, failed(action, root, error))
+}
+
+/// Returns the error as [`failed`] does, if the directory of buses may have refused a call for the bus at `path`.
+pub(super) fn refused(action: &'static str, path: &Path, error: impl Into<io::Error>) -> FileError {
+    with_hint_of(path.parent().unwrap_or(path), failed(action, path, error))
+}
+
+fn with_hint_of(root: &Path, error: FileError) -> FileError {
+    match error {
+        FileError::PermissionDenied { action, path, .. } => {
+            FileError::PermissionDenied { hint: acl::who_may_use(root, &path), action, path }
+        }
+        other => other,
     }
 }
 

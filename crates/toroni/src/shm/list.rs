@@ -1,7 +1,9 @@
 //! Lists the existing buses.
 
 use super::create::entries;
-use super::directory::{BusDirectory, BusFile, SOCKETS, check_name, failed, open_root};
+use super::directory::{
+    BusDirectory, BusFile, SOCKETS, check_name, failed, failed_at_root, open_root,
+};
 use super::header::Header;
 use super::mapping::Protection;
 use super::ofd::{self, Kind};
@@ -80,7 +82,7 @@ fn try_as_subscriber(root: &Path, name: &str) -> Result<(), DirectoryError> {
 /// Returns the root and the names in it, or `None` if the root does not exist.
 pub(super) fn open_and_list(root: &Path) -> Result<Option<(OwnedFd, Vec<String>)>, DirectoryError> {
     let Some(fd) = open_root(root)? else { return Ok(None) };
-    let names = entries(fd.as_fd()).map_err(|error| failed("list", root, error))?;
+    let names = entries(fd.as_fd()).map_err(|error| failed_at_root("list", root, error))?;
     Ok(Some((fd, names)))
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Finding, existing, read};
 use rustix::fs::{Access, access, statfs, statvfs};
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
@@ -24,15 +25,28 @@ pub(super) fn directory(directory: &Path) -> Finding {
     if let Err(error @ DirectoryError::UntrustedDirectory(_)) = admin::list(Some(directory)) {
         return Finding::fail(CHECK, error.to_string(), "follow the message");
     }
+    if let Err(error) = directory.metadata()
+        && error.kind() == ErrorKind::PermissionDenied
+    {
+        return Finding::fail(
+            CHECK,
+            format!("{} cannot be reached: {error}", directory.display()),
+            "set TORONI_DIR to another directory",
+        );
+    }
     let base = existing(directory);
     if let Err(error) = access(&base, Access::WRITE_OK | Access::EXEC_OK) {
         return Finding::fail(
             CHECK,
             format!("{} cannot be written: {error}", base.display()),
-            format!(
-                "as root: install -d -m 1777 {}, for all users; mount it writable if it is not; or set TORONI_DIR to another directory",
-                directory.display()
-            ),
+            if is_top_level(directory) {
+                "set TORONI_DIR to another directory".to_owned()
+            } else {
+                format!(
+                    "as root: install -d -m 1777 {}, for all users; mount it writable if it is not; or set TORONI_DIR to another directory",
+                    directory.display()
+                )
+            },
         );
     }
     let Ok(metadata) = base.metadata() else {
@@ -89,6 +103,12 @@ pub(super) fn directory(directory: &Path) -> Finding {
         return Finding::ok(CHECK, format!("{described}: {refused}"));
     }
     Finding::ok(CHECK, described)
+}
+
+/// Returns whether no command should change the directory, because it is one of the system, such as `/etc`.
+fn is_top_level(directory: &Path) -> bool {
+    let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+    directory.ancestors().nth(2).is_none()
 }
 
 /// Checks the free space for buses.

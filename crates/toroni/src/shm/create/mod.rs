@@ -13,6 +13,7 @@
 use super::acl::{Part, Permissions, apply_by_umask, mode_by_umask};
 use super::directory::{
     self, BusDirectory, BusFile, SOCKETS, check_name, failed, open_or_create_root, random_name,
+    refused,
 };
 use super::fork::ParentOnlyFd;
 use super::header::{Header, bus_bytes};
@@ -133,7 +134,7 @@ pub(crate) fn create(
                     return opened(directory, held);
                 }
             },
-            Err(errno) => return Err(failed("inspect", &path, errno).into()),
+            Err(errno) => return Err(refused("inspect", &path, errno).into()),
             Ok(_) => match BusDirectory::open_at(root_fd, name.to_owned(), path.clone()) {
                 Err(FileError::NotFound { .. }) => {}
                 answer => {
@@ -171,7 +172,10 @@ struct Order<'a> {
 impl Order<'_> {
     fn build_and_rename(&self, root: &OwnedFd, name: &str) -> Result<(Held, OwnedFd), OpenError> {
         self.check_space(root)?;
-        let failed = |errno| self.failed("create", errno, root);
+        let failed = |errno| match errno {
+            Errno::ACCESS | Errno::PERM => refused("create", self.path, errno).into(),
+            errno => self.failed("create", errno, root),
+        };
         let staged = StagedBus::new(root, name).map_err(failed)?;
         let fd = staged.fd().map_err(failed)?;
         hook::point(CrashPoint::CreatorBegan);
