@@ -372,7 +372,8 @@ mod tests {
         source.look();
         let model = source.model();
         let age = model.topics.unwrap().rows[0].age.unwrap();
-        assert!(age.longest >= 0.03 && age.p50 <= age.longest - 0.02, "{age:?}");
+        // The second message may be as old if this process had to wait for a processor.
+        assert!(age.longest >= 0.03 && age.p50 <= age.longest, "{age:?}");
         // The next interval begins without any.
         source.look();
         assert_eq!(source.model().topics.unwrap().rows[0].age, None);

@@ -26,6 +26,10 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
 /// How often at least while messages have a stamp: what waits for a poll is part of the age that is shown.
 const LONGEST_PAUSE_WITH_AGES: Duration = Duration::from_millis(10);
+/// For how long after a message with a stamp: rare messages must not wait longer than frequent ones.
+const EXPECT_AGES_FOR: Duration = Duration::from_secs(60);
+/// After a longer pause, as when this process was stopped, messages have waited for this reader, and their ages say nothing.
+const PAUSE_WITHOUT_AGES: Duration = Duration::from_secs(1);
 /// Longer than this it does not read in one go, so that keys are answered.
 const LONGEST_READ: Duration = Duration::from_millis(20);
 /// How many topics are counted apart. No topic has the name of the others, because `*` is reserved.
@@ -51,8 +55,13 @@ pub(super) struct TopicReader {
     period_began: Instant,
     period_cpu: Duration,
     bytes_per_second: f64,
-    /// Whether a message of this interval, or of the one before, had a stamp.
-    has_ages: bool,
+    /// When the last message with a stamp was read.
+    last_stamp: Option<Instant>,
+    /// Whether this reader had read everything at some poll, and has not let messages wait since. Otherwise the time since their
+    /// publication is in part its own backlog, and is not counted.
+    keeps_up: bool,
+    /// When it last polled.
+    polled: Instant,
     losses: Vec<Loss>,
 }
 
@@ -83,7 +92,9 @@ impl TopicReader {
             period_began: now,
             period_cpu: Duration::ZERO,
             bytes_per_second: 0.0,
-            has_ages: false,
+            last_stamp: None,
+            keeps_up: true,
+            polled: now,
             losses: Vec::new(),
         })
     }
@@ -100,19 +111,23 @@ impl TopicReader {
         if self.is_sampling {
             if now.duration_since(self.period_began) >= PERIOD {
                 (self.period_began, self.period_cpu) = (now, Duration::ZERO);
+                self.keeps_up = false;
             }
             let most = PERIOD.mul_f64(MOST_OF_A_CORE);
             let is_over = now.duration_since(self.period_began) >= WINDOW;
             if is_over || self.period_cpu >= most {
+                self.keeps_up = false;
                 return Ok(self.period_began + PERIOD);
             }
             limit = limit.min(most - self.period_cpu);
         }
+        self.keeps_up &= now.duration_since(self.polled) < PAUSE_WITHOUT_AGES;
         let (began, before) = (thread_cpu(), self.read);
         let emptied = self.read_some(now + limit);
         let took = thread_cpu().saturating_sub(began);
         self.cpu += took;
         self.period_cpu += took;
+        self.polled = Instant::now();
         let emptied = emptied?;
         // At once and not at the end of the interval, which may be long.
         let elapsed = now.duration_since(self.began).max(PERIOD);
@@ -121,16 +136,19 @@ impl TopicReader {
             (self.period_began, self.period_cpu) = (now, took);
         }
         if self.is_sampling || emptied || self.read == before {
-            return Ok(now + self.pause());
+            self.keeps_up = emptied;
+            return Ok(now + self.pause(now));
         }
         // There is more.
         Ok(now)
     }
 
     /// Returns after how long a quarter of the ring is new.
-    fn pause(&self) -> Duration {
+    fn pause(&self, now: Instant) -> Duration {
         let quarter = as_f64(self.capacity / 4) / self.bytes_per_second.max(1.0);
-        let longest = if self.has_ages { LONGEST_PAUSE_WITH_AGES } else { LONGEST_PAUSE };
+        let is_recent = |stamp: Instant| now.saturating_duration_since(stamp) < EXPECT_AGES_FOR;
+        let expects_ages = self.last_stamp.is_some_and(is_recent);
+        let longest = if expects_ages { LONGEST_PAUSE_WITH_AGES } else { LONGEST_PAUSE };
         Duration::try_from_secs_f64(quarter).unwrap_or(longest).clamp(SHORTEST_PAUSE, longest)
     }
 
@@ -140,7 +158,7 @@ impl TopicReader {
             match self.subscriber.try_receive_in_place() {
                 Ok(None) => return Ok(true),
                 Ok(Some(run)) => {
-                    // Once for all of them: reading them takes less time than an age has digits.
+                    // Once a run: reading a run takes less time than the precision of an age.
                     let mut looked_at = None;
                     for message in run {
                         let name = message.topic();
@@ -154,11 +172,15 @@ impl TopicReader {
                             count.bytes = count.bytes.saturating_add(bytes);
                             if let Some(published) = message.timestamp() {
                                 let now = *looked_at.get_or_insert_with(SystemTime::now);
-                                count.ages.add(published, now);
-                                self.has_ages = true;
+                                if self.keeps_up {
+                                    count.ages.add(published, now);
+                                }
                             }
                         }
                         self.read += 1;
+                    }
+                    if looked_at.is_some() {
+                        self.last_stamp = Some(Instant::now());
                     }
                 }
                 Err(ReceiveError::Lapped { .. }) => self.is_complete = false,
@@ -202,7 +224,6 @@ impl TopicReader {
             is_complete: self.is_complete && !self.is_sampling,
             seconds,
         };
-        self.has_ages = counts.counts.iter().any(|one| one.age.is_some());
         if seconds > 0.0 {
             self.bytes_per_second = as_f64(bytes) / seconds;
             self.choose(messages, seconds);
@@ -292,6 +313,72 @@ mod tests {
             let (counts, _) = reader.next_interval(1_000_000, 16_000_000);
             assert!(!counts.is_complete);
         }
+    }
+
+    /// Returns a reader of a bus whose messages have stamps, and a publisher.
+    fn with_stamps(directory: &toroni_testkit::Directory) -> (TopicReader, toroni::Publisher) {
+        let config = toroni::BusConfig::new().directory(directory.path()).timestamps(true);
+        let bus = config.create("b").unwrap();
+        (TopicReader::new(&bus, 4 << 20).unwrap(), bus.publisher("t").unwrap())
+    }
+
+    #[test]
+    fn its_own_backlog_is_not_the_age_of_messages() {
+        let directory = toroni_testkit::Directory::new();
+        let (mut reader, publisher) = with_stamps(&directory);
+        let publish = || assert!(publisher.publish(b"x").is_ok());
+        let has_age = |reader: &mut TopicReader| {
+            let counts = reader.next_interval(1, 40).0.counts;
+            assert_eq!(counts[0].messages, 1);
+            // Whatever the time was that reading took.
+            reader.is_sampling = true;
+            counts[0].age.is_some()
+        };
+        let begin_period = |reader: &mut TopicReader| {
+            (reader.period_began, reader.period_cpu) = (Instant::now() - PERIOD, Duration::ZERO);
+        };
+        reader.is_sampling = true;
+        // The pause of a period, in which a message comes.
+        reader.period_began = Instant::now() - WINDOW;
+        reader.read().unwrap();
+        publish();
+        begin_period(&mut reader);
+        reader.read().unwrap();
+        assert!(!has_age(&mut reader), "the message waited for the period");
+        // From here on it has read everything.
+        begin_period(&mut reader);
+        reader.read().unwrap();
+        publish();
+        reader.period_began = Instant::now();
+        reader.read().unwrap();
+        assert!(has_age(&mut reader), "it was read as soon as it came");
+        // The last poll of a window left something, or was longer ago than any pause, as after Ctrl-Z.
+        publish();
+        reader.keeps_up = false;
+        reader.period_began = Instant::now();
+        reader.read().unwrap();
+        assert!(!has_age(&mut reader), "the poll before did not read everything");
+        publish();
+        reader.polled = Instant::now() - PAUSE_WITHOUT_AGES;
+        reader.period_began = Instant::now();
+        reader.read().unwrap();
+        assert!(!has_age(&mut reader), "the process was stopped");
+    }
+
+    #[test]
+    fn rare_messages_with_a_stamp_do_not_wait_for_longer_than_frequent_ones() {
+        let directory = toroni_testkit::Directory::new();
+        let (mut reader, publisher) = with_stamps(&directory);
+        assert_eq!(reader.pause(Instant::now()), LONGEST_PAUSE);
+        publisher.publish(b"x").unwrap();
+        reader.read().unwrap();
+        for _ in 0..3 {
+            reader.next_interval(0, 0);
+        }
+        let stamp = reader.last_stamp.unwrap();
+        let after = |seconds| reader.pause(stamp + Duration::from_secs(seconds));
+        assert_eq!(after(59), LONGEST_PAUSE_WITH_AGES);
+        assert_eq!(after(60), LONGEST_PAUSE);
     }
 
     #[test]
