@@ -125,12 +125,19 @@ impl NodeHistory {
         self.current = Some(notice);
     }
 
-    /// Forgets a node that was stopped in order, unless another session of it has begun.
-    pub(super) fn end(&mut self, notice: Notice<End>) {
-        let is_same = |one: &Notice<Stats>| one.content.session == notice.content.session;
-        if self.current.as_ref().is_some_and(is_same) {
-            *self = Self::default();
-        }
+    /// Returns whether the node was stopped in order, unless another session of it has begun.
+    pub(super) fn is_ended_by(&self, end: &End) -> bool {
+        self.current.as_ref().is_some_and(|current| current.content.session == end.session)
+    }
+
+    /// Returns the time of its latest notice, in seconds since 1970.
+    pub(super) fn latest(&self) -> f64 {
+        self.current.as_ref().map_or(0.0, |current| current.time)
+    }
+
+    /// Returns whether it has published nothing for longer than nodes that run.
+    pub(super) fn is_silent(&self, now: f64) -> bool {
+        now - self.latest() >= SILENT_SECONDS
     }
 
     pub(super) fn crybaby(&mut self, notice: Notice<Crybaby>) {
@@ -144,7 +151,7 @@ impl NodeHistory {
     pub(super) fn model(&self, now: f64) -> Option<NodeModel> {
         let current = self.current.as_ref()?;
         let stats = &current.content;
-        let silent = Some(now - current.time).filter(|silent| *silent >= SILENT_SECONDS);
+        let silent = self.is_silent(now).then(|| now - current.time);
         let sockets = stats.sockets.iter();
         Some(NodeModel {
             node: current.node.clone(),
@@ -327,22 +334,14 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_was_stopped_in_order_is_shown_no_longer() {
-        let end = |session| {
-            let (node, bus) = ("line-3".to_owned(), "plant".to_owned());
-            Notice { time: 102.0, node, bus, content: End { session } }
-        };
+    fn a_node_ends_with_its_latest_session() {
         let mut history = NodeHistory::default();
         history.stats(stats(100.0, 1, 1));
-        history.end(end(2));
-        assert!(history.model(101.0).is_some(), "that was another session");
-        history.end(end(1));
-        assert!(history.model(101.0).is_none());
+        assert!(!history.is_ended_by(&End { session: 2 }), "that was another session");
+        assert!(history.is_ended_by(&End { session: 1 }));
         // It was started again.
         history.stats(stats(103.0, 2, 1));
-        assert_eq!(history.model(103.0).unwrap().sent[0].messages_per_second, None);
-        history.end(end(1));
-        assert!(history.model(103.0).is_some());
+        assert!(!history.is_ended_by(&End { session: 1 }));
     }
 
     #[test]

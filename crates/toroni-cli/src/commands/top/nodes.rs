@@ -110,11 +110,12 @@ fn read(
     Ok(())
 }
 
-/// Gives its end to a node that is known. A node for a feed may connect another bus than this one.
+/// Forgets a node that was stopped in order. A node for a feed may connect another bus than this one.
 fn end(payload: &[u8], realm: &str, nodes: &mut BTreeMap<(String, String), NodeHistory>) {
     let Ok(notice) = serde_json::from_slice::<Notice<End>>(payload) else { return };
-    if let Some(node) = nodes.get_mut(&(realm.to_owned(), notice.node.clone())) {
-        node.end(notice);
+    let key = (realm.to_owned(), notice.node);
+    if nodes.get(&key).is_some_and(|node| node.is_ended_by(&notice.content)) {
+        nodes.remove(&key);
     }
 }
 
@@ -131,7 +132,71 @@ fn with<T: DeserializeOwned>(
     let Ok(notice) = serde_json::from_slice::<Notice<T>>(payload) else { return };
     let key = (realm.to_owned(), notice.node.clone());
     let is_about = notice.bus == bus || is_about(&notice.content);
-    if is_about && (nodes.len() < MOST_NODES || nodes.contains_key(&key)) {
+    if is_about && (nodes.contains_key(&key) || has_space(nodes, notice.time)) {
         give(nodes.entry(key).or_default(), notice);
+    }
+}
+
+/// Returns whether one more node can be shown at a time. If there are too many, the one that has been silent for the longest
+/// time gives way.
+fn has_space(nodes: &mut BTreeMap<(String, String), NodeHistory>, now: f64) -> bool {
+    if nodes.len() < MOST_NODES {
+        return true;
+    }
+    let oldest =
+        nodes.iter().min_by(|(_, one), (_, other)| one.latest().total_cmp(&other.latest()));
+    let silent = oldest.filter(|(_, node)| node.is_silent(now)).map(|(key, _)| key.clone());
+    silent.is_some_and(|key| nodes.remove(&key).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    type Nodes = BTreeMap<(String, String), NodeHistory>;
+
+    fn stats(nodes: &mut Nodes, node: &str, time: f64) {
+        let (content, bus) = (Stats { session: 7, ..Stats::default() }, "plant".to_owned());
+        let notice = Notice { time, node: node.to_owned(), bus, content };
+        let payload = serde_json::to_vec(&notice).unwrap();
+        with(&payload, "node.a", "plant", nodes, |_: &Stats| false, NodeHistory::stats);
+    }
+
+    fn ended(nodes: &mut Nodes, node: &str, session: u32) {
+        let notice = json!({ "time": 1.0, "node": node, "bus": "plant", "session": session });
+        end(notice.to_string().as_bytes(), "node.a", nodes);
+    }
+
+    fn names(nodes: &Nodes) -> Vec<&str> {
+        nodes.keys().map(|(_, name)| name.as_str()).collect()
+    }
+
+    #[test]
+    fn nodes_that_have_ended_leave_room_for_others() {
+        let mut nodes = Nodes::new();
+        for number in 0..2 * MOST_NODES {
+            let name = format!("node-{number}");
+            stats(&mut nodes, &name, 100.0);
+            ended(&mut nodes, &name, 6);
+            assert_eq!(names(&nodes), [&name], "that was another session");
+            ended(&mut nodes, &name, 7);
+            assert!(nodes.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_node_that_was_silent_for_longest_gives_way() {
+        let mut nodes = Nodes::new();
+        for number in 0..u32::try_from(MOST_NODES).unwrap() {
+            stats(&mut nodes, &format!("node-{number:02}"), 100.0 - f64::from(number % 7));
+        }
+        // All of them may publish again at any moment.
+        stats(&mut nodes, "new", 98.0);
+        assert!(!names(&nodes).contains(&"new") && nodes.len() == MOST_NODES);
+        stats(&mut nodes, "new", 200.0);
+        assert!(names(&nodes).contains(&"new") && nodes.len() == MOST_NODES);
+        assert!(!names(&nodes).contains(&"node-06"), "it was silent for the longest time");
+        assert!(names(&nodes).contains(&"node-05"));
     }
 }
