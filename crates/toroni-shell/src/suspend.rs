@@ -9,12 +9,14 @@ use rustix::process::{Signal, getpgrp, getpid, kill_process};
 use rustix::termios::tcgetpgrp;
 use signal_hook::consts::{SIGCONT, SIGTSTP};
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long [`Suspend::stop`] waits for the stop. In a process group that no shell could continue, there is none.
 const STOPS_WITHIN: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// What SIGTSTP and SIGCONT have asked of this process.
 pub struct Suspend {
@@ -25,13 +27,22 @@ pub struct Suspend {
 impl Suspend {
     /// Installs the signal handlers.
     pub fn install() -> Result<Self, Failure> {
-        let failed =
-            |error: io::Error| Failure::Failed(format!("cannot install a signal handler: {error}"));
         let suspend = Self { wanted: Arc::default(), continued: Arc::default() };
         for (signal, flag) in [(SIGTSTP, &suspend.wanted), (SIGCONT, &suspend.continued)] {
             signal_hook::flag::register(signal, Arc::clone(flag)).map_err(failed)?;
         }
         Ok(suspend)
+    }
+
+    /// Makes a descriptor readable with each of the signals, so that a command that sleeps asks.
+    pub fn wake(&self, writer: &UnixStream) -> Result<(), Failure> {
+        for signal in [SIGTSTP, SIGCONT] {
+            let registered = writer
+                .try_clone()
+                .and_then(|writer| signal_hook::low_level::pipe::register(signal, writer));
+            registered.map_err(failed)?;
+        }
+        Ok(())
     }
 
     /// Whether the terminal or a process has asked this one to stop.
@@ -44,7 +55,8 @@ impl Suspend {
         self.continued.swap(false, Ordering::Relaxed)
     }
 
-    /// Stops the process until it is continued.
+    /// Stops the process until it is continued. Afterwards [`Self::has_continued`] says whether it was stopped: the kernel does
+    /// not stop a process that no shell could continue, such as the first one of a container.
     pub fn stop(&self) {
         self.continued.store(false, Ordering::Relaxed);
         self.wanted.store(false, Ordering::Relaxed);
@@ -53,12 +65,18 @@ impl Suspend {
         if kill_process(getpid(), Signal::TTIN).is_err() {
             return;
         }
-        // The clock runs on while the process is stopped.
-        let began = Instant::now();
-        while !self.continued.load(Ordering::Relaxed) && began.elapsed() < STOPS_WITHIN {
-            std::thread::sleep(Duration::from_millis(10));
+        // Another thread may handle the signal that continued the process. Not by the clock, which runs on while the process
+        // is stopped.
+        let mut left = STOPS_WITHIN.as_millis() / PAUSE.as_millis();
+        while !self.continued.load(Ordering::Relaxed) && left > 0 {
+            std::thread::sleep(PAUSE);
+            left = left.saturating_sub(1);
         }
     }
+}
+
+fn failed(error: io::Error) -> Failure {
+    Failure::Failed(format!("cannot install a signal handler: {error}"))
 }
 
 /// Whether this process may read keys from a terminal and set its modes. A terminal that does not control the process does

@@ -2,7 +2,9 @@
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Action, Termios, Winsize, tcflow, tcgetattr, tcsetwinsize};
+use rustix::termios::{
+    Action, OptionalActions, Termios, Winsize, tcflow, tcgetattr, tcsetattr, tcsetwinsize,
+};
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -78,6 +80,12 @@ impl Terminal {
     /// Stops the output, as Ctrl-S does.
     pub(crate) fn stop_output(&self) {
         tcflow(&self.slave, Action::OOff).unwrap();
+    }
+
+    /// Does what a shell does with the terminal of a program that was stopped: sets its own modes, and writes.
+    pub(crate) fn take_back(&self, modes: &Termios) {
+        tcsetattr(&self.slave, OptionalActions::Now, modes).unwrap();
+        (&self.slave).write_all(b"\x1b[?1049l\x1b[?25h\x1b[2J$ fg").unwrap();
     }
 
     /// Presses keys.

@@ -211,6 +211,38 @@ fn it_can_be_suspended() {
     assert_eq!(terminal.modes().local_modes, before);
 }
 
+/// By another process: `kill -TSTP` asks it to stop, `kill -STOP` does not ask.
+#[test]
+fn after_any_stop_it_takes_its_terminal_again() {
+    let buses = Buses::new();
+    buses.succeed(&["create", "plant"]);
+    let terminal = Terminal::new(80, 24);
+    let before = terminal.modes();
+    let mut command = buses.command(&["top", "plant"]);
+    terminal.attach(&mut command);
+    let mut top = Process::start(command.process_group(0));
+    sees(&terminal, "q quit");
+    let taken = terminal.modes().local_modes;
+    for signal in [Signal::TSTP, Signal::STOP, Signal::TSTP, Signal::STOP] {
+        top.signal(signal);
+        wait_until("it has stopped", || toroni_testkit::process::is_stopped(top.id()));
+        if signal == Signal::TSTP {
+            assert_eq!(terminal.modes().local_modes, before.local_modes);
+            wait_until("the first screen", || terminal.is_taken() == (false, false));
+        }
+        terminal.take_back(&before);
+        wait_until("the shell", || terminal.screen().trim() == "$ fg");
+        top.signal(Signal::CONT);
+        wait_until("the screen", || terminal.is_taken() == (true, true));
+        sees(&terminal, "q quit");
+        sees(&terminal, "SUBSCRIBERS 0/");
+        wait_until("the modes", || terminal.modes().local_modes == taken);
+    }
+    terminal.press("q");
+    assert!(top.wait().success());
+    assert_eq!(terminal.modes().local_modes, before.local_modes);
+}
+
 #[test]
 fn it_ends_with_its_terminal() {
     let buses = Buses::new();

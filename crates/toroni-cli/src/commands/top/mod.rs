@@ -206,6 +206,12 @@ impl Live {
         let mut next_look = Instant::now();
         let mut looks = 0_u32;
         while !stop.is_set() && !screen.is_gone() {
+            if screen.is_suspension_wanted() {
+                self.suspend(screen)?;
+            }
+            if screen.take_again()? {
+                self.draw(screen)?;
+            }
             let now = Instant::now();
             if now >= next_look && !self.choices.is_paused {
                 self.source.want_network(self.choices.view == View::Network);
@@ -250,13 +256,7 @@ impl Live {
                         self.close();
                         (next_look, looks) = (Instant::now(), 0);
                     }
-                    Request::Suspend => {
-                        self.source.want_topics(false);
-                        if !screen.suspend()? {
-                            self.choices.note =
-                                Some("Ctrl-Z has no effect: no shell could continue top");
-                        }
-                    }
+                    Request::Suspend => self.suspend(screen)?,
                     Request::Redraw => screen.forget()?,
                 }
                 if self.choices.interval != interval {
@@ -269,6 +269,16 @@ impl Live {
             self.draw(screen)?;
         }
         Ok(())
+    }
+
+    /// Stops this process until it is continued, and draws the screen again.
+    fn suspend(&mut self, screen: &mut Screen) -> io::Result<()> {
+        self.source.want_topics(false);
+        if !screen.suspend()? {
+            self.choices.note = Some("Ctrl-Z has no effect: no shell could continue top");
+        }
+        self.source.want_topics(self.wants_topics());
+        self.draw(screen)
     }
 
     /// Messages are read only while what they tell is shown.

@@ -13,16 +13,16 @@ use ratatui::crossterm::terminal::{
 use ratatui::layout::Rect;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{Action, QueueSelector, tcflow, tcflush};
-use signal_hook::consts::{SIGCONT, SIGTSTP, SIGWINCH};
+use signal_hook::consts::SIGWINCH;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 use toroni_shell::failure::Failure;
 use toroni_shell::stop::Stop;
+use toroni_shell::suspend::Suspend;
 
 /// Whether the terminal is taken over. Locked while it is given back: the process must not exit in the middle of that.
 static IS_TAKEN: Mutex<bool> = Mutex::new(false);
@@ -43,10 +43,9 @@ pub(super) fn width() -> Option<u16> {
 pub(super) struct Screen {
     /// Never dropped: that would show the cursor, which [`give_back`] has done, and panic if the terminal is gone.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<std::fs::File>>>>,
-    /// Readable after the size has changed.
-    resized: UnixStream,
-    /// Set when this process was stopped and continued.
-    continued: Arc<AtomicBool>,
+    /// Readable after the size has changed, and when `suspend` has to be asked.
+    signals: UnixStream,
+    suspend: Suspend,
     input: Input,
 }
 
@@ -64,11 +63,11 @@ impl Screen {
                 report(panic);
             }));
         });
-        let (resized, writer) = UnixStream::pair().map_err(failed)?;
-        resized.set_nonblocking(true).map_err(failed)?;
+        let (signals, writer) = UnixStream::pair().map_err(failed)?;
+        signals.set_nonblocking(true).map_err(failed)?;
+        let suspend = Suspend::install()?;
+        suspend.wake(&writer)?;
         signal_hook::low_level::pipe::register(SIGWINCH, writer).map_err(failed)?;
-        let continued = Arc::new(AtomicBool::new(false));
-        signal_hook::flag::register(SIGCONT, Arc::clone(&continued)).map_err(failed)?;
         let output = io::stdout().as_fd().try_clone_to_owned().map_err(failed)?;
         let output = BufWriter::with_capacity(64 << 10, std::fs::File::from(output));
         enter().map_err(failed)?;
@@ -79,7 +78,7 @@ impl Screen {
             failed(error)
         })?;
         let terminal = ManuallyDrop::new(terminal);
-        Ok(Self { terminal, resized, continued, input: Input::default() })
+        Ok(Self { terminal, signals, suspend, input: Input::default() })
     }
 
     /// Draws a screen: what differs from the one before is written.
@@ -101,9 +100,9 @@ impl Screen {
 
     /// Waits for a key, a change of the size, or a signal. Returns whether there may be keys.
     pub(super) fn wait(&mut self, stop: &Stop, limit: Duration) -> bool {
-        stop.wait_any(&[rustix::stdio::stdin(), self.resized.as_fd()], limit);
+        stop.wait_any(&[rustix::stdio::stdin(), self.signals.as_fd()], limit);
         let mut wasted = [0; 64];
-        while matches!(self.resized.read(&mut wasted), Ok(1..)) {}
+        while matches!(self.signals.read(&mut wasted), Ok(1..)) {}
         let stdin = rustix::stdio::stdin();
         let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -129,21 +128,32 @@ impl Screen {
         }
     }
 
-    /// Gives the terminal back and stops this process until it is continued. Returns `false` if it was not stopped: the
-    /// kernel does not stop a process that no shell could continue, such as the first one of a container.
+    /// Whether another process has asked this one to stop as Ctrl-Z does.
+    pub(super) fn is_suspension_wanted(&self) -> bool {
+        self.suspend.is_wanted()
+    }
+
+    /// Gives the terminal back and stops this process until it is continued. Returns `false` if it was not stopped.
     pub(super) fn suspend(&mut self) -> io::Result<bool> {
-        self.continued.store(false, Ordering::Relaxed);
         give_back();
-        signal_hook::low_level::raise(SIGTSTP)?;
-        // Another thread may handle the signal that continued the process.
-        let mut left = 10;
-        while !self.continued.load(Ordering::Relaxed) && left > 0 {
-            std::thread::sleep(Duration::from_millis(10));
-            left -= 1;
-        }
+        self.suspend.stop();
+        let was_stopped = self.suspend.has_continued();
         enter()?;
         self.forget()?;
-        Ok(self.continued.load(Ordering::Relaxed))
+        Ok(was_stopped)
+    }
+
+    /// Takes the terminal again if this process was stopped and continued in another way, as by SIGSTOP: the shell has set
+    /// other modes and has written to the screen. Returns whether that was so.
+    pub(super) fn take_again(&mut self) -> io::Result<bool> {
+        if !self.suspend.has_continued() {
+            return Ok(false);
+        }
+        // Otherwise `enter` takes the modes for set.
+        give_back();
+        enter()?;
+        self.forget()?;
+        Ok(true)
     }
 }
 
