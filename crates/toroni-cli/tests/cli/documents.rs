@@ -4,11 +4,12 @@
 //!
 //! - `<!-- run -->`: the commands must print exactly what is shown.
 //! - `<!-- run, numbers may differ -->`: so they must, except for numbers and the width of columns.
+//! - `<!-- run, continues -->`: so they must, in the session of the block before.
 //! - `<!-- run, ready: COMMAND -->`: so they must. After each command that ends with `&`, COMMAND is repeated until it
-//!   succeeds. It stands for the time that a person takes to type the next line. With both, `ready` is the last.
+//!   succeeds. It stands for the time that a person takes to type the next line. With several options, `ready` is the last.
 //!
-//! In the output, `…` stands for any text, and as the whole line for any number of lines. Each block has a directory of
-//! buses of its own, which appears as `/dev/shm/toroni`, and a bash of its own.
+//! In the output, `…` stands for any text, and as the whole line for any number of lines. Each session has a
+//! directory of buses of its own, which appears as `/dev/shm/toroni`, and a bash of its own.
 
 use crate::support::{Buses, Process};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -23,6 +24,7 @@ use toroni_testkit::Directory;
 struct Block {
     /// The file and the line of the mark.
     place: String,
+    continues: bool,
     numbers_differ: bool,
     ready: Option<String>,
     steps: Vec<Step>,
@@ -50,11 +52,13 @@ fn blocks(file: &str, text: &str) -> Vec<Block> {
             None => (mark, None),
         };
         block.ready = ready;
-        block.numbers_differ = match mark.trim() {
-            "" => false,
-            ", numbers may differ" => true,
-            other => panic!("{place}: the mark has an unknown option {other:?}"),
-        };
+        for option in mark.split(',').skip(1) {
+            match option.trim() {
+                "continues" => block.continues = true,
+                "numbers may differ" => block.numbers_differ = true,
+                other => panic!("{place}: the mark has an unknown option {other:?}"),
+            }
+        }
         let fence = lines.next().map(|(_, line)| line);
         assert_eq!(fence, Some("```console"), "{place}: no console block follows the mark");
         for (_, line) in lines.by_ref().take_while(|(_, line)| *line != FENCE) {
@@ -189,8 +193,8 @@ impl Drop for Shell {
     }
 }
 
-/// Runs a block. Returns what is wrong with it.
-fn perform(block: &Block) -> Result<(), String> {
+/// Runs the blocks of a session. Returns what is wrong with them.
+fn perform(session: &[Block]) -> Result<(), String> {
     let buses = Buses::new();
     let mut shell = Shell::start(&buses);
     let directory = buses.path().display().to_string();
@@ -198,7 +202,8 @@ fn perform(block: &Block) -> Result<(), String> {
         lines.into_iter().map(|line| line.replace(&directory, "/dev/shm/toroni")).collect()
     };
     let mut wrong = String::new();
-    for Step { command, shown } in &block.steps {
+    let steps = session.iter().flat_map(|block| block.steps.iter().map(move |step| (block, step)));
+    for (block, Step { command, shown }) in steps {
         assert!(!command.contains("/dev/shm"), "{}: {command} is not private", block.place);
         // How many lines `…` stands for is not known.
         let lines = if shown.iter().any(|line| line == "…") { 0 } else { shown.len() };
@@ -207,7 +212,11 @@ fn perform(block: &Block) -> Result<(), String> {
         if !is_shown(block, shown, &printed) {
             let lines = |lines: &[String]| lines.join("\n  ");
             let (shown, printed) = (lines(shown), lines(&printed));
-            let _ = write!(wrong, "\n$ {command}\nshows\n  {shown}\nand prints\n  {printed}\n");
+            let place = &block.place;
+            let _ = write!(
+                wrong,
+                "\n{place}: $ {command}\nshows\n  {shown}\nand prints\n  {printed}\n"
+            );
         }
         if let (true, Some(ready)) = (command.ends_with('&'), &block.ready) {
             let repeated = format!("until {ready}; do sleep 0.05; done >/dev/null 2>&1");
@@ -217,9 +226,10 @@ fn perform(block: &Block) -> Result<(), String> {
     }
     let rest = known(shell.end());
     if !rest.is_empty() {
-        let _ = write!(wrong, "\nat the end, it prints\n  {}\n", rest.join("\n  "));
+        let place = session.last().map_or("", |block| &block.place);
+        let _ = write!(wrong, "\n{place}: at the end, it prints\n  {}\n", rest.join("\n  "));
     }
-    if wrong.is_empty() { Ok(()) } else { Err(format!("{}:{wrong}", block.place)) }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }
 
 /// The documents that may have marked blocks.
@@ -241,7 +251,8 @@ fn console_blocks_print_what_they_show() {
         marked.extend(blocks(path.file_name().unwrap().to_str().unwrap(), &text));
     }
     assert!(marked.len() >= 5, "marks have been lost: {marked:?}");
-    let wrong: Vec<String> = marked.iter().filter_map(|block| perform(block).err()).collect();
+    let sessions = marked.chunk_by(|_, next| next.continues);
+    let wrong: Vec<String> = sessions.filter_map(|session| perform(session).err()).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -249,7 +260,7 @@ fn console_blocks_print_what_they_show() {
 #[test]
 fn a_block_that_shows_something_else_is_found() {
     let text = |shown: &str| format!("<!-- run -->\n```console\n$ echo 'a 12  b'\n{shown}```\n");
-    let verdict = |shown: &str| perform(&blocks("x.md", &text(shown))[0]);
+    let verdict = |shown: &str| perform(&blocks("x.md", &text(shown)));
     assert_eq!(verdict("a 12  b\n"), Ok(()));
     assert_eq!(verdict("a …  b\n"), Ok(()));
     assert_eq!(verdict("…\n"), Ok(()));
@@ -257,10 +268,14 @@ fn a_block_that_shows_something_else_is_found() {
         assert!(verdict(wrong).is_err(), "{wrong:?}");
     }
     let differ = text("a 777 b\n").replace("<!-- run -->", "<!-- run, numbers may differ -->");
-    assert_eq!(perform(&blocks("x.md", &differ)[0]), Ok(()));
+    assert_eq!(perform(&blocks("x.md", &differ)), Ok(()));
+    // The second block is in the same shell, and its directory is still there.
+    let session = "<!-- run -->\n```console\n$ one=1; touch file\n```\n\
+        <!-- run, continues -->\n```console\n$ echo $one; ls\n1\nfile\n```\n";
+    assert_eq!(perform(&blocks("x.md", session)), Ok(()));
     // Short sleeps: a signal just before a sleep does not end it.
     let late = "<!-- run, ready: test -e set -->\n```console\n\
         $ (trap 'echo late; exit' TERM; touch set; for _ in {1..600}; do sleep 0.1; done) &\n```\n";
-    let verdict = perform(&blocks("x.md", late)[0]).unwrap_err();
+    let verdict = perform(&blocks("x.md", late)).unwrap_err();
     assert!(verdict.contains("late"), "{verdict}");
 }
