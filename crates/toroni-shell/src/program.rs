@@ -75,7 +75,7 @@ fn explain(error: &mut clap::Error, mut program: Command, words: impl Iterator<I
     let takes_group = command.get_arguments().any(|known| known.get_long() == Some("group"));
     let tip = if let Some(name) = command.get_positionals().find_map(names) {
         format!("{name} is no option: write it without '{option}'")
-    } else if takes_group && option.starts_with(|c: char| c.is_ascii_digit() || c == '[') {
+    } else if takes_group && is_address(&option) {
         format!("name the group with '--group {option}'")
     } else {
         return;
@@ -83,6 +83,12 @@ fn explain(error: &mut clap::Error, mut program: Command, words: impl Iterator<I
     error.remove(ContextKind::SuggestedArg);
     let tips = ContextValue::StyledStrs(vec![StyledStr::from(tip)]);
     error.insert(ContextKind::Suggested, tips);
+}
+
+/// Returns whether an argument begins as the address of a group, perhaps with a port.
+fn is_address(argument: &str) -> bool {
+    argument.starts_with(|c: char| c.is_ascii_digit() || c == '[')
+        || argument.parse::<std::net::IpAddr>().is_ok()
 }
 
 /// Returns the command that the words call.

@@ -44,6 +44,16 @@ pub(super) fn parse_group(text: &str) -> Result<SocketAddr, String> {
         })
 }
 
+/// Refuses patterns that are addresses of groups, to which no messages would be sent.
+pub(super) fn refuse_groups(patterns: &[String]) -> Result<(), Failure> {
+    match patterns.iter().find(|pattern| parse_group(pattern).is_ok()) {
+        None => Ok(()),
+        Some(group) => Err(Failure::Usage(format!(
+            "{group} is an address and no pattern of topics: name the group with '--group {group}'"
+        ))),
+    }
+}
+
 /// Prints each group and every finding. Fails if the groups cannot be used together.
 pub(crate) fn run(arguments: &Address) -> Result<(), Failure> {
     let groups = match &arguments.groups[..] {
@@ -89,6 +99,18 @@ pub(crate) fn run(arguments: &Address) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_is_no_pattern() {
+        let refused = |pattern: &str| refuse_groups(&["a/**".to_owned(), pattern.to_owned()]);
+        for group in ["239.192.1.7", "239.192.1.7:4479", "ff18::7", "[ff18::7]:4479"] {
+            let Err(Failure::Usage(said)) = refused(group) else { panic!("{group}") };
+            assert!(said.ends_with(&format!("'--group {group}'")), "{said}");
+        }
+        for pattern in ["239", "239.192.1", "239/*", "a/239.192.1.7", "**"] {
+            assert!(refused(pattern).is_ok(), "{pattern}");
+        }
+    }
 
     #[test]
     fn a_port_is_optional() {

@@ -8,7 +8,7 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use super::address::parse_group;
+use super::address::{parse_group, refuse_groups};
 use super::membership::{Membership, list, quoted};
 use crate::node;
 use clap::{Args, ValueEnum};
@@ -66,6 +66,7 @@ enum Order {
 
 /// Receives until a signal arrives, `--count` messages came, or the output is closed.
 pub(crate) fn run(location: &BusLocation, arguments: &Receive) -> Result<(), Failure> {
+    refuse_groups(&arguments.patterns)?;
     let ready = ReadyFd::claim(arguments.membership.ready_fd)?;
     let groups = match &arguments.group[..] {
         [] => &[DEFAULT_GROUP],

@@ -1,6 +1,6 @@
 //! `toroni net send`: a node without a file that sends messages of a bus to other hosts.
 
-use super::address::parse_group;
+use super::address::{parse_group, refuse_groups};
 use super::membership::{Membership, list, quoted};
 use crate::node;
 use clap::Args;
@@ -51,6 +51,7 @@ pub(crate) struct Send {
 
 /// Sends until a signal arrives.
 pub(crate) fn run(location: &BusLocation, arguments: &Send) -> Result<(), Failure> {
+    refuse_groups(&arguments.patterns)?;
     let ready = ReadyFd::claim(arguments.membership.ready_fd)?;
     let group = arguments.group.unwrap_or(DEFAULT_GROUP);
     let (key, to) = match &arguments.to[..] {

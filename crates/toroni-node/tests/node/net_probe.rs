@@ -157,6 +157,7 @@ fn a_table_is_printed_and_bad_options_are_refused() {
     for (arguments, wanted) in [
         (&["--group", "224.0.0.9"][..], "224.0.0.9 is reserved"),
         (&["239.192.84.79"], "tip: name the group with '--group 239.192.84.79'"),
+        (&["ff18::7"], "tip: name the group with '--group ff18::7'"),
         (&["--minutes", "0"], "\"0\" is no number of minutes"),
         (&["--interface", "nonesuch0"], "nonesuch0"),
     ] {
