@@ -23,28 +23,35 @@ pub fn parse_interval(text: &str) -> Result<Duration, String> {
 
 /// Parses a rate and returns events per second: `500`, `10k/s`, `2.5M/s`, `30/min`, `10Hz`.
 pub fn parse_rate(text: &str) -> Result<f64, String> {
+    let wrong =
+        || format!("{text:?} is not a rate: write for example 500/s, 10k/s, 30/min or 10Hz");
     // A hertz is one event per second.
-    let text = text.strip_suffix("Hz").filter(|text| !text.contains('/')).unwrap_or(text);
-    let (count, seconds) = match text.split_once('/') {
-        None | Some((_, "s")) => (text.split('/').next().unwrap_or(text), 1.0),
-        Some((count, "m" | "min")) => (count, 60.0),
-        Some((count, "h")) => (count, 3600.0),
-        Some((_, unit)) => {
-            return Err(format!(
-                "{unit:?} is not a unit of a rate: write for example 500/s, 30/min or 10/h"
-            ));
-        }
+    let hertz = text.len().checked_sub(2).and_then(|at| text.split_at_checked(at));
+    let is_hertz = |(_, unit): &(&str, &str)| unit.eq_ignore_ascii_case("Hz");
+    let (count, seconds) = match hertz.filter(is_hertz) {
+        Some((count, _)) => (count, 1.0),
+        None => match text.split_once('/') {
+            None => (text, 1.0),
+            Some((count, "s")) => (count, 1.0),
+            Some((count, "m" | "min")) => (count, 60.0),
+            Some((count, "h")) => (count, 3600.0),
+            Some((_, unit)) => {
+                return Err(format!(
+                    "{text:?}: {unit:?} is not a unit of a rate: write for example 500/s, 30/min or 10Hz"
+                ));
+            }
+        },
     };
-    let (number, unit) = split_unit(count)?;
+    let (number, unit) = split_unit(count).map_err(|_| wrong())?;
     let factor = match unit {
         "" => 1.0,
         "k" | "K" => 1e3,
         "M" => 1e6,
         "G" => 1e9,
-        _ => return Err(format!("{text:?} is not a rate: write for example 500/s, 10k/s or 2M/s")),
+        _ => return Err(wrong()),
     };
-    let rate = parse_number(number)? * factor / seconds;
-    if rate > 0.0 { Ok(rate) } else { Err("a rate must be above 0".to_owned()) }
+    let rate = parse_number(number).map_err(|_| wrong())? * factor / seconds;
+    if rate > 0.0 { Ok(rate) } else { Err(format!("{text:?}: a rate must be above 0")) }
 }
 
 /// Parses a file mode as `chmod` does: `0660`.
@@ -188,6 +195,15 @@ mod tests {
         }
         for (text, rate) in [("10Hz", 10.0), ("2.5kHz", 2500.0), ("1 MHz", 1e6)] {
             assert_eq!(parse_rate(text), Ok(rate), "{text}");
+        }
+        for (text, rate) in [("10hz", 10.0), ("2.5kHZ", 2500.0)] {
+            assert_eq!(parse_rate(text), Ok(rate), "{text}");
+        }
+        // An error names what was written, and all of it.
+        for text in ["10x", "10ms", "5/fortnight", "0hz", "1.2.3Hz", "xHz", "ä"] {
+            let said = parse_rate(text).unwrap_err();
+            assert!(said.starts_with(&format!("{text:?}")), "{text}: {said}");
+            assert!(said.ends_with("or 10Hz") || said.ends_with("above 0"), "{said}");
         }
         for text in ["", "Hz", "Hz/s", "5/sHz", "0", "0/s", "-3", "5/fortnight", "5x/s", "/s"] {
             assert!(parse_rate(text).is_err(), "{text}");

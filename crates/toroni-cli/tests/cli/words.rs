@@ -96,7 +96,8 @@ fn a_usage_line_requires_nothing_that_the_environment_sets() {
 fn rates_are_understood_as_people_write_them() {
     let buses = Buses::new();
     buses.succeed(&["pub", "a", "x", "--repeat", "2", "--rate", "1kHz"]);
-    assert_eq!(buses.info("default")["messages"], 2);
+    buses.succeed(&["pub", "a", "x", "--repeat", "2", "--rate", "1khz"]);
+    assert_eq!(buses.info("default")["messages"], 4);
 }
 
 #[cfg(feature = "metrics")]
