@@ -2,6 +2,7 @@
 
 use crate::run_directory::DEFAULT_ROOT;
 use clap::Args;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use std::path::PathBuf;
 
 /// How long a measurement may take.
@@ -66,7 +67,7 @@ pub struct Output {
     #[arg(long)]
     pub json: bool,
     /// Write a chart to this file, as SVG
-    #[arg(long, value_name = "FILE", value_parser = toroni_chart::parse_path)]
+    #[arg(long, value_name = "FILE", value_parser = PathBufValueParser::new().try_map(toroni_chart::parse_path))]
     pub plot: Option<PathBuf>,
 }
 

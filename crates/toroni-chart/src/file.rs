@@ -27,16 +27,24 @@ pub fn check_writable(path: &Path) -> Result<(), Error> {
 ///
 /// # Errors
 /// Why there can be no chart in this file.
-pub fn parse_path(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    match path.extension() {
-        Some(kind) if !kind.eq_ignore_ascii_case("svg") => Err(format!(
-            "a chart is written as SVG: name a file that ends in .svg, and convert it afterwards (rsvg-convert -o {} {})",
-            path.display(),
-            path.with_extension("svg").display()
-        )),
-        _ => Ok(path),
+pub fn parse_path(path: PathBuf) -> Result<PathBuf, String> {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    // Also of a name that has nothing else, such as `.png`.
+    let kind = name.iter().rposition(|byte| *byte == b'.').map(|point| &name[point + 1..]);
+    let Some(kind) = kind.filter(|kind| !kind.eq_ignore_ascii_case(b"svg")) else {
+        return Ok(path);
+    };
+    let mut advice = "a chart is written as SVG: name a file that ends in .svg".to_owned();
+    let converted =
+        ["png", "pdf", "ps"].into_iter().find(|it| kind.eq_ignore_ascii_case(it.as_bytes()));
+    if let (Some(format), Some(_)) = (converted, path.extension()) {
+        let svg = path.with_extension("svg");
+        let (path, svg) = (path.display(), svg.display());
+        advice.push_str(&format!(
+            ", and convert it afterwards (rsvg-convert -f {format} -o {path} {svg})"
+        ));
     }
+    Err(advice)
 }
 
 /// Writes a chart to this file.
@@ -55,6 +63,30 @@ fn cannot_write(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
 mod tests {
     use super::*;
     use toroni_testkit::Directory;
+
+    #[test]
+    fn only_names_of_svg_files_are_taken() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+
+        let path = |name: &[u8]| PathBuf::from(OsStr::from_bytes(name));
+        for name in
+            [&b"chart.svg"[..], b"a.b/chart", b"chart.SVG", b"\xff.svg", b"v1.2.svg", b".svg"]
+        {
+            assert_eq!(parse_path(path(name)), Ok(path(name)));
+        }
+        let said = |name| parse_path(path(name)).unwrap_err();
+        for (name, command) in [
+            (&b"a/chart.png"[..], "(rsvg-convert -f png -o a/chart.png a/chart.svg)"),
+            (b"chart.PDF", "(rsvg-convert -f pdf -o chart.PDF chart.svg)"),
+            (b"chart.ps", "(rsvg-convert -f ps -o chart.ps chart.svg)"),
+        ] {
+            assert!(said(name).ends_with(command), "{}", said(name));
+        }
+        for name in [&b".png"[..], b"chart.jpg", b"chart.txt", b"chart.", b"\xff.gif"] {
+            assert!(said(name).ends_with(".svg"), "{}", said(name));
+        }
+    }
 
     #[test]
     fn the_check_of_a_file_changes_nothing() {

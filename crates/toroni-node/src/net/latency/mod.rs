@@ -7,6 +7,7 @@ use super::membership;
 use super::probe::parse_minutes;
 use super::screen::Screen;
 use clap::Args;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use rustix::fd::AsFd;
 use serde_json::json;
 use std::net::SocketAddr;
@@ -62,7 +63,7 @@ pub(crate) struct Latency {
         long,
         value_name = "FILE",
         value_hint = clap::ValueHint::FilePath,
-        value_parser = toroni_chart::parse_path
+        value_parser = PathBufValueParser::new().try_map(toroni_chart::parse_path)
     )]
     plot: Option<PathBuf>,
     /// Write a line to this inherited file descriptor when it listens
