@@ -67,6 +67,7 @@ fn goal(goal: &Goal) -> Value {
         "bound": bound,
         "measured": goal.measured,
         "met": goal.is_met(),
+        "noise": goal.is_noise(),
     })
 }
 
@@ -87,5 +88,9 @@ mod tests {
         assert_eq!((&lines[4]["value"], &lines[4]["text"]), (&Value::Null, &json!("many")));
         assert_eq!((&lines[5]["met"], &lines[6]["met"]), (&json!(false), &json!(true)));
         assert_eq!(lines[5]["reference"], 10.0);
+        assert_eq!(lines[6]["noise"], false);
+        let mut noise = example();
+        noise.goals[1].measured = -0.1;
+        assert_eq!(super::lines(&noise)[6]["noise"], true);
     }
 }

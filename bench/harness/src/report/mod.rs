@@ -124,11 +124,11 @@ impl Goal {
         }
     }
 
-    /// Returns whether the figure is less than nothing, as the slope through scattered latencies may be: then it shows how
-    /// much the measurement scatters, and not what something costs.
+    /// Returns whether the figure is a cost and less than nothing, as the slope through scattered latencies may be: then it
+    /// shows how much the measurement scatters, and not what something costs.
     #[must_use]
     pub fn is_noise(&self) -> bool {
-        self.measured < 0.0
+        matches!(self.bound, Bound::AtMost(_)) && self.measured < 0.0
     }
 }
 
@@ -225,6 +225,9 @@ pub(crate) mod tests {
         let goal = |measured| Goal { measured, ..example().goals.remove(1) };
         assert!(goal(0.0).is_met() && goal(50.0).is_met() && !goal(50.1).is_met());
         assert!(!goal(-0.1).is_met() && goal(-0.1).is_noise() && !goal(0.0).is_noise());
+        // A gain below 0 is one that was missed.
+        let gain = Goal { measured: -0.1, ..example().goals.remove(0) };
+        assert!(!gain.is_noise() && !gain.is_met());
         let report = Report { goals: vec![goal(-0.1)], ..example() };
         assert!(report.human().contains("  NOISE\n"), "{}", report.human());
     }
