@@ -27,7 +27,8 @@ pub(super) fn draw(theme: &Theme, area: Rect, buffer: &mut Buffer) {
             cell.reset();
         }
     }
-    let has_margins = height > table.height();
+    // One line is too little for both.
+    let has_margins = height >= table.height().saturating_add(2);
     let margin = u16::from(has_margins);
     let inner = Rect {
         x: place.x + 1.min(width),

@@ -266,6 +266,13 @@ fn process_ids_are_shown_where_there_is_room() {
 fn the_keys_over_the_panels() {
     let choices = Choices { has_help: true, ..choices(View::Bus) };
     check("keys.txt", Shown::Bus(&plant()), &choices);
+    // With space for one line more, or two, or three.
+    for height in 10..20 {
+        let buffer = drawn(Shown::Bus(&plant()), &choices, &Theme::new(true), (100, height));
+        let text = lines(&buffer);
+        let has_all = text.contains("KEY  ") && text.contains("quit; so does Ctrl-C");
+        assert_eq!(has_all, height >= 14, "{height}\n{text}");
+    }
 }
 
 #[test]
