@@ -86,7 +86,7 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
         _ => return Err(wrong(format!("{text:?} has no address or no port"))),
     }
     let found = text.to_socket_addrs().map_err(|error| wrong(format!("{text:?}: {error}")))?;
-    // A host with both is reached by more programs under its IPv4 address.
+    // If a name has both kinds of address, IPv4 is preferred.
     let mut found: Vec<SocketAddr> = found.collect();
     found.sort_by_key(SocketAddr::is_ipv6);
     found.first().copied().ok_or_else(|| wrong(format!("{text:?} has no address")))

@@ -205,7 +205,7 @@ mod tests {
 
     /// What a unit needs may be missing for longer than five starts take.
     #[test]
-    fn systemd_never_gives_a_unit_up() {
+    fn systemd_never_gives_up_on_a_unit() {
         let folder = metadata::root().join("packaging/systemd");
         let units = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         let units = units.filter(|path| path.extension().is_some_and(|kind| kind == "service"));
