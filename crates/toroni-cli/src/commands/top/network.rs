@@ -151,7 +151,7 @@ impl NodeHistory {
     pub(super) fn model(&self, now: f64) -> Option<NodeModel> {
         let current = self.current.as_ref()?;
         let stats = &current.content;
-        let silent = self.is_silent(now).then(|| now - current.time);
+        let silent = self.is_silent(now).then_some(now - current.time);
         let sockets = stats.sockets.iter();
         Some(NodeModel {
             node: current.node.clone(),
