@@ -104,7 +104,7 @@ counters! {
     taken,
     /// Messages that the bus refused for another reason, which the log shows.
     import_failed,
-    /// Messages and heartbeats that were too far ahead of what came before to be believed. Their senders were asked.
+    /// Messages and heartbeats that were not believed: too far ahead of what came before, or of an unknown source. Their senders were asked.
     doubted,
     /// Heartbeats, losses and answers of other bridges that could not be read.
     bad_control,
