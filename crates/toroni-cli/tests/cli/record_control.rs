@@ -1,6 +1,6 @@
 //! `record --control` and signals: a recorder that runs splits, pauses, resumes and takes a snapshot.
 
-use crate::record::{finish, listed, printed};
+use crate::record::{finish, listed, names, printed};
 use crate::support::{Buses, Process, wait_until};
 use rustix::process::Signal;
 use std::fs;
@@ -71,13 +71,7 @@ fn split_begins_the_next_file() {
 #[test]
 fn at_most_as_many_parts_as_are_kept() {
     let (buses, files, file) = begin();
-    let names = || {
-        let entries = fs::read_dir(files.path()).unwrap();
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<String> = names.collect();
-        names.sort();
-        names
-    };
+    let names = || names(files.path());
     for number in 1..=5 {
         fs::write(files.path().join(format!("a.{number:04}.mcap")), "old").unwrap();
     }

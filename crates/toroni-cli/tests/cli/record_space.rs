@@ -1,11 +1,11 @@
 //! `record` on a full disk and at the limit for files: what is written is finished, and what fails leaves nothing in the way.
 
-use crate::record::{check_with_python, finish, listed, printed};
+use crate::record::{check_with_python, finish, listed, names, printed};
 use crate::support::{Buses, Process, wait_until};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use toroni_testkit::Directory;
 
@@ -42,15 +42,6 @@ impl Drop for Disk {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.path).status();
     }
-}
-
-/// Returns the names in a directory, with hidden ones.
-fn names(directory: &Path) -> Vec<String> {
-    let entries = fs::read_dir(directory).unwrap();
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
 }
 
 /// Records until the recorder ends by itself, which fails. Returns what it said.

@@ -4,7 +4,7 @@
 //! stands for the directory and the name of FILE, however they are written. Only the user of the recorder, and root, may
 //! use it.
 
-use super::split::stem;
+use super::split::{directory, stem};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
@@ -148,8 +148,7 @@ impl Control {
 /// Returns the socket of the recorders of a file: its directory as the kernel numbers it, and what the names of its parts begin
 /// with.
 fn address(file: &Path) -> io::Result<SocketAddr> {
-    let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = directory.unwrap_or(Path::new(".")).metadata()?;
+    let directory = directory(file).metadata()?;
     // FNV-1a: names are longer than a socket's may be.
     let stem = stem(file);
     let name = stem.file_name().unwrap_or_default().as_bytes();

@@ -47,6 +47,11 @@ pub(super) fn stem(path: &Path) -> PathBuf {
     }
 }
 
+/// Returns the directory of a file, which is the working directory if the path names none.
+pub(super) fn directory(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Returns the number of a part with this file name.
 fn number_of(name: &OsStr, stem: &OsStr) -> Option<u32> {
     let rest = name.as_bytes().strip_prefix(stem.as_bytes())?.strip_prefix(b".")?;
@@ -60,11 +65,8 @@ fn number_of(name: &OsStr, stem: &OsStr) -> Option<u32> {
 /// creating the first part then says why.
 fn parts(path: &Path) -> Vec<(u32, PathBuf)> {
     let stem = stem(path);
-    let (Some(name), Some(directory)) = (stem.file_name(), stem.parent()) else {
-        return Vec::new();
-    };
-    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let Some(name) = stem.file_name() else { return Vec::new() };
+    let entries = std::fs::read_dir(directory(path)).into_iter().flatten().flatten();
     let mut found: Vec<(u32, PathBuf)> = entries
         .filter_map(|entry| {
             let number = number_of(&entry.file_name(), name)?;
@@ -195,8 +197,7 @@ impl Series {
     fn keep_free(&mut self) -> Result<(), Failure> {
         let (Some(least), Some(part)) = (self.min_free, &self.part) else { return Ok(()) };
         let path = part.path.clone();
-        let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
-        let directory = directory.unwrap_or(Path::new("."));
+        let directory = directory(&path);
         // If the directory is gone, the next part says so.
         while let Some(free) = free_bytes(directory)
             && free < least
