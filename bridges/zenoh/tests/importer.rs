@@ -236,21 +236,26 @@ fn a_silent_sender_has_an_open_end_once() {
     });
 }
 
+/// Publishes until a program of Zenoh hears it, and returns what the export attached.
+fn genuine(site: &Site, listener: &zenoh::Session) -> Attachment {
+    let samples = listener.declare_subscriber("x").wait().unwrap();
+    let mut sample = None;
+    wait_until("no connection", || {
+        site.publish("x", "probe");
+        sample = samples.recv_timeout(Duration::from_millis(100)).unwrap();
+        sample.is_some()
+    });
+    Attachment::parse(&sample.unwrap().attachment().unwrap().to_bytes()).unwrap()
+}
+
 /// A program of Zenoh sends a message and a heartbeat whose numbers are far ahead. Neither silences the sender, nor hides what
 /// it sends while the importer is away.
 #[test]
 fn forged_numbers_are_not_believed() {
     let Pair { a, b, from: _from, to, mut subscriber } = Pair::new();
     let listener = peer(&a);
-    let samples = listener.declare_subscriber("x").wait().unwrap();
     let beats = listener.declare_subscriber("@bridge/beat/*/*").wait().unwrap();
-    let mut sample = None;
-    wait_until("no connection", || {
-        a.publish("x", "probe");
-        sample = samples.recv_timeout(Duration::from_millis(100)).unwrap();
-        sample.is_some()
-    });
-    let genuine = Attachment::parse(&sample.unwrap().attachment().unwrap().to_bytes()).unwrap();
+    let genuine = genuine(&a, &listener);
     let beat = beats.recv().unwrap();
     let forger = peer(&b);
     // The way is open, and what comes by it is not doubted.
@@ -297,14 +302,7 @@ fn a_numbering_that_no_export_confirms_is_set_aside() {
     let (a, b) = (Site::new(), Site::new());
     let from = a.exporting(export(&["**"]), &[]);
     let listener = peer(&a);
-    let samples = listener.declare_subscriber("x").wait().unwrap();
-    let mut sample = None;
-    wait_until("no connection", || {
-        a.publish("x", "probe");
-        sample = samples.recv_timeout(Duration::from_millis(100)).unwrap();
-        sample.is_some()
-    });
-    let genuine = Attachment::parse(&sample.unwrap().attachment().unwrap().to_bytes()).unwrap();
+    let genuine = genuine(&a, &listener);
     from.stop();
     let to = b.importing(import(&["**"]), &[]);
     let mut subscriber = b.subscribe("**");
@@ -349,14 +347,7 @@ fn a_numbering_that_no_export_confirms_is_set_aside() {
 fn a_number_that_the_sender_has_not_reached_is_noticed_by_its_heartbeat() {
     let Pair { a, b, from, to, mut subscriber } = Pair::new();
     let listener = peer(&a);
-    let samples = listener.declare_subscriber("x").wait().unwrap();
-    let mut sample = None;
-    wait_until("no connection", || {
-        a.publish("x", "probe");
-        sample = samples.recv_timeout(Duration::from_millis(100)).unwrap();
-        sample.is_some()
-    });
-    let genuine = Attachment::parse(&sample.unwrap().attachment().unwrap().to_bytes()).unwrap();
+    let genuine = genuine(&a, &listener);
     let forger = peer(&b);
     connect_peer(&forger, "foreign", &mut subscriber);
     let origin = Origin { number: genuine.origin.number + 100_000, ..genuine.origin };
