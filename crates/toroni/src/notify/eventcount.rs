@@ -10,9 +10,10 @@
 //! - The subscriber of slot k brings its bits in the rows up to date, reads its token `w` from its futex word, raises its own
 //!   count to `n` and then the common count `sleeps` to `c`, fences, rechecks the ring, and sleeps while its word is `w`.
 //! - The publisher commits, fences, and loads `s` from `sleeps`. If it differs from what it has noted, or a slot that sleeps
-//!   wants the message, it makes a round: (a) it loads `s` again, and after that how many slots there are; (b) it compares the count of each slot with the one for
-//!   which that slot was woken last, and remembers those that differ as asleep; (c) it notes `s`; (d) it raises and wakes the
-//!   words of those that are asleep and want the message, remembers for them the counts of (b), and forgets that they sleep.
+//!   wants the message, it makes a round: (a) it loads `s` again, and after that how many slots there are; (b) it compares the
+//!   count of each slot with the one for which that slot was woken last, and remembers those that differ as asleep; (c) it
+//!   notes `s`; (d) it raises and wakes the words of those that are asleep and want the message, remembers for them the counts
+//!   of (b), and forgets that they sleep.
 //!
 //! Suppose that the subscriber's recheck misses the commit of a message that it wants. Then its fence precedes the
 //! publisher's in the single order of all such fences, so `s ≥ c` (SLEEP). With the count, the publisher sees what the
