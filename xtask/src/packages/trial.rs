@@ -185,7 +185,22 @@ fn use_programs(root: &Path) -> Result<String, Failure> {
     Ok(used.join(", "))
 }
 
-/// Checks the units with systemd, which looks for their programs below the root and knows all directives.
+/// Directives of systemd 254. Earlier versions pause as long before each start, and say that they ignore these.
+const NEWER_DIRECTIVES: [&str; 2] = ["RestartSteps", "RestartMaxDelaySec"];
+
+/// Returns whether systemd has an objection to a unit other than that it does not know a newer directive.
+fn is_refused(succeeded: bool, errors: &str, name: &str) -> bool {
+    let is_newer = |line: &&str| {
+        let unknown = |key: &&str| line.contains(&format!("Unknown key '{key}'"));
+        NEWER_DIRECTIVES.iter().any(unknown)
+    };
+    let lines = errors.lines().filter(|line| !line.is_empty());
+    let (newer, objections): (Vec<&str>, Vec<&str>) = lines.partition(is_newer);
+    let failed = !succeeded && (newer.is_empty() || !objections.is_empty());
+    failed || objections.iter().any(|line| line.contains(name))
+}
+
+/// Checks the units with systemd, which looks for their programs below the root.
 fn verify_units(root: &Path) -> Result<(), Failure> {
     // A template is verified as one of its instances.
     for (unit, name) in
@@ -196,7 +211,7 @@ fn verify_units(root: &Path) -> Result<(), Failure> {
         let output = verify.arg(format!("--root={}", root.display())).arg(unit).output();
         let output = output.map_err(|error| Failure(format!("cannot verify the unit: {error}")))?;
         let errors = String::from_utf8_lossy(&output.stderr);
-        if !output.status.success() || errors.contains(name) {
+        if is_refused(output.status.success(), &errors, name) {
             return Err(Failure(format!("{unit} in {}: {errors}", root.display())));
         }
     }
@@ -206,6 +221,20 @@ fn verify_units(root: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_directives_of_a_newer_systemd_may_be_unknown() {
+        let unknown =
+            |key: &str| format!("x.service:20: Unknown key '{key}' in section, ignoring.\n");
+        let newer = NEWER_DIRECTIVES.map(unknown).concat();
+        let is_refused = |succeeded, errors: &str| is_refused(succeeded, errors, "x.service");
+        assert!(!is_refused(true, "") && !is_refused(true, "other.service: fails\n"));
+        assert!(!is_refused(false, &newer) && !is_refused(true, &newer));
+        assert!(is_refused(false, ""), "a failure has a reason");
+        for errors in [unknown("RestartStep"), "x.service: is missing\n".to_owned()] {
+            assert!(is_refused(true, &errors) && is_refused(false, &(newer.clone() + &errors)));
+        }
+    }
 
     #[test]
     fn a_package_that_accepts_another_version_of_toroni_is_found() {
