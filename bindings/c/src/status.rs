@@ -114,6 +114,7 @@ fn of_file(error: &FileError) -> Status {
         FileError::MemoryLock { .. } | FileError::RobustOnDisk { .. } => Status::Unsupported,
         FileError::Busy { .. } => Status::Busy,
         FileError::VersionMismatch { .. }
+        | FileError::UnknownFeatures { .. }
         | FileError::EndiannessMismatch { .. }
         | FileError::PlatformMismatch { .. } => Status::Incompatible,
         FileError::NotABus { .. }

@@ -88,6 +88,19 @@ pub enum FileError {
         /// Version of this library.
         supported: u32,
     },
+    /// The bus has features of a later release.
+    #[error(
+        "{path} has features of a later release (bits {unknown:#x}), without which this one cannot {action}: run the release \
+         that created the bus; or, once no program uses it, remove it with `toroni rm NAME` and create it again"
+    )]
+    UnknownFeatures {
+        /// The file.
+        path: PathBuf,
+        /// The features that this release does not know, as bits.
+        unknown: u32,
+        /// What it cannot do.
+        action: &'static str,
+    },
     /// The bus was created on a machine with the other byte order.
     #[error(
         "{path} was written on a machine of the other byte order: a bus belongs to one kind of machine"

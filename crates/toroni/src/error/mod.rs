@@ -64,6 +64,7 @@ mod tests {
             FileError::Busy { path: path() },
             FileError::NotABus { path: path(), what: text() },
             FileError::VersionMismatch { path: path(), found: 1, supported: 2 },
+            FileError::UnknownFeatures { path: path(), unknown: 5, action: "open it" },
             FileError::EndiannessMismatch { path: path() },
             FileError::Truncated { path: path(), found: 1, wanted: 2 },
             FileError::HeaderDamaged { path: path(), what: text() },

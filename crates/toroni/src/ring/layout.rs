@@ -8,8 +8,8 @@
 //!  +-------------------------+ 1 | page                      | | ReadersControl, one page  |
 //!  | Control: lock, tail,    |   +---------------------------+ +---------------------------+
 //!  | reserved, waits, budget,|   | PublisherSlot 0           | | Arming 0, 1 …             |
-//!  | blocks index            |   | PublisherSlot 1 …         | | row of topic 0, 1 …       |
-//!  +-------------------------+ 2 +---------------------------+ +---------------------------+
+//!  | blocks index, bounds    |   | PublisherSlot 1 …         | | row of topic 0, 1 …       |
+//!  +-------------------------+   +---------------------------+ +---------------------------+
 //!  | topic table             |                                 | ReaderSlot 0              |
 //!  +-------------------------+                                 | ReaderSlot 1 …            |
 //!  | PendingArrival          |                                 +---------------------------+
@@ -21,6 +21,8 @@
 //!  | the stream: capacity    |
 //!  +-------------------------+   mapped twice in a row, so that no record wraps
 //! ```
+//!
+//! The header says where each part is ([`RawRegion`]). A later release may add parts, which this one leaves alone.
 //!
 //! A page in this drawing is [`PAGE`] bytes, whatever the machine's page size. Integers have the
 //! machine's byte order, which the header states.
@@ -41,6 +43,8 @@
 //! | SLEEP | reader: fence after `sleeps` | writer: fence after unlock | that a reader must be woken |
 //! | SLEEP | reader: membarrier after `asymmetric` | writer: light fence after COMMIT | that a reader must be woken |
 //! | WANT | reader: `sleeps`, after its bits in the rows and its [`Arming`] | writer: `sleeps`, or a count that one of its threads has noted | what the reader wants, and that it armed |
+//! | PASSED | writer: COMMIT and `tail`, after `newest` of the topic | reader: `tail` | where the newest record before `tail` of each topic ends |
+//! | END | writer: `sequence`, after `next` | reader: `sequence`, before it loads `next` | that a commit has begun |
 //! | ROUND | thread of a writer: what it notes of sleepers | other thread of that writer: the same | who sleeps, and that a futex word was raised |
 //! | SPACE | publisher: fence after `waits` | reader: fence after its position | that a publisher waits for space |
 //! | SPACE | reader: fence after its position | reader: fence after its position | that the other reader has come as far |
@@ -72,8 +76,9 @@ pub(crate) const MAGIC: [u8; 8] = *b"TORONI\0\x01";
 /// Version 2 added [`ReaderPatterns`], version 3 [`Commit::next`] and [`RawHeader::stream_id`], version 4 the table of
 /// arrivals, records with a number and of the kind `loss`, [`Wake::asymmetric`] and [`READER_NEEDS_FENCE`], version 5
 /// [`ReaderSlot::losses`] and [`ReaderSlot::lost_on_the_way`], version 6 [`ArrivalEntry::highest`],
-/// [`ArrivalEntry::flags`] and [`MARK_TOLD`], version 7 a futex word, an [`Arming`] and a column of the rows for each reader.
-pub(crate) const LAYOUT_VERSION: u32 = 7;
+/// [`ArrivalEntry::flags`] and [`MARK_TOLD`], version 7 a futex word, an [`Arming`] and a column of the rows for each reader,
+/// version 8 [`RawRegion`], [`RawHeader::must_read`], [`RawHeader::must_write`] and [`Control::bounds`].
+pub(crate) const LAYOUT_VERSION: u32 = 8;
 /// A number that reads differently on a machine with the other byte order.
 pub(crate) const ENDIANNESS: u32 = 0x0102_0304;
 /// The number of blocks of a ring, whatever its capacity. Index entries, `reserved` and the check
@@ -84,14 +89,23 @@ pub(crate) const BLOCKS: u64 = if cfg!(loom) { 16 } else { 64 };
 /// Every position, record length and header word is aligned to this many bytes.
 pub(crate) const ALIGNMENT: u64 = 8;
 
+/// What the ring knows of a tag, which `topic/frame.rs` makes: the place of the topic's number.
+pub(crate) const TAG_TOPIC_SHIFT: u32 = 8;
+/// The number of [`Control::bounds`], a power of two. Topics share one whose numbers differ by a multiple of it.
+pub(crate) const BOUNDS: usize = if cfg!(loom) { 1 } else { 4096 };
+
 /// Offset of [`Control`] in `ring`.
 pub(crate) const CONTROL_OFFSET: usize = PAGE;
-/// Offset of the topic table in `ring`.
-pub(crate) const TABLE_OFFSET: usize = 2 * PAGE;
+/// Offset of the first region of `ring`, which is the topic table of a new bus.
+pub(crate) const TABLE_OFFSET: usize = CONTROL_OFFSET + size_of::<Control>().next_multiple_of(PAGE);
 /// Offset of [`ReadersControl`] in `readers`: in the first page, after its [`RawFileHeader`].
 pub(crate) const READERS_CONTROL_OFFSET: usize = 128;
-/// Offset of the first slot in `publishers`, and of the first [`Arming`] in `readers`.
+/// Offset of the first region of `publishers` and of `readers`.
 pub(crate) const SLOTS_OFFSET: usize = PAGE;
+/// What the offset of each region is a multiple of.
+pub(crate) const REGION_ALIGNMENT: u64 = 128;
+/// How many regions a header can name.
+pub(crate) const REGIONS: usize = 12;
 /// How many topics of a new bus have a row in `readers`. The header says how many those of a bus are.
 pub(crate) const TRACKED_TOPICS: u32 = 4096;
 /// The most that a header may say.
@@ -170,17 +184,36 @@ pub(crate) struct RawHeader {
     pub(crate) readers_gid: u32,
     /// The number of entries of the table of arrivals.
     pub(crate) max_arrivals: u32,
-    /// The number of rows in `readers`.
-    pub(crate) tracked_topics: u32,
-    pub(crate) _unused: u32,
+    /// Features that a process must know to open the bus, and those that it must know to publish. A later release sets a bit
+    /// when it creates a bus on which an earlier one would do harm.
+    pub(crate) must_read: u32,
+    pub(crate) must_write: u32,
     /// CLOCK_REALTIME, ns.
     pub(crate) created_ns: u64,
     /// The creator's C library, such as `glibc 2.36`, padded with 0.
     pub(crate) libc: [u8; 32],
+    /// The parts of the three files, in any order.
+    pub(crate) regions: [RawRegion; REGIONS],
     pub(crate) kernel_context: RawKernelContext,
     /// Random. `bus_id` at first; new whenever the bus starts empty after a reboot.
     pub(crate) stream_id: [u8; 16],
 }
+
+/// A part of a file. See `shm/regions.rs`, which knows the kinds.
+#[repr(C)]
+pub(crate) struct RawRegion {
+    /// What it is, or 0 if this entry is not used.
+    pub(crate) kind: u32,
+    /// [`KIND_RING`], [`KIND_PUBLISHERS`] or [`KIND_READERS`].
+    pub(crate) file: u32,
+    pub(crate) entries: u32,
+    pub(crate) _unused: u32,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
+/// The features of [`RawHeader::must_read`] and of [`RawHeader::must_write`] that this release knows.
+pub(crate) const KNOWN_FEATURES: u32 = 0;
 
 /// The boot and the namespaces that the bus belongs to. Rewritten, in one write, after a reboot.
 #[repr(C)]
@@ -230,6 +263,8 @@ pub(crate) struct Control {
     pub(crate) clean_close: Line<CleanClose>,
     /// One entry for each block.
     pub(crate) index: [BlockEntry; to_index(BLOCKS)],
+    /// By topic: the end of its newest record, or of one that its writer did not commit. See `bounds.rs`.
+    pub(crate) bounds: [AtomicU64; BOUNDS],
 }
 
 /// How often the futex of a reader was armed, and its descriptor; see `notify/eventcount.rs`. Only grows, over all owners of
@@ -477,10 +512,14 @@ const _: () = {
     assert!(size_of::<RawFileHeader>() == 64);
     assert!(offset_of!(RawFileHeader, endianness) == 8 && offset_of!(RawFileHeader, version) == 12);
     assert!(size_of::<RawFileHeader>() <= READERS_CONTROL_OFFSET);
-    assert!(size_of::<RawHeader>() == 256 && offset_of!(RawHeader, kernel_context) == 208);
+    assert!(size_of::<RawHeader>() == 640 && offset_of!(RawHeader, kernel_context) == 592);
+    assert!(size_of::<RawRegion>() == 32 && offset_of!(RawHeader, regions) == 208);
     // They are rewritten together.
-    assert!(offset_of!(RawHeader, stream_id) == 208 + size_of::<RawKernelContext>());
-    assert!(size_of::<Control>() <= PAGE);
+    assert!(offset_of!(RawHeader, stream_id) == 592 + size_of::<RawKernelContext>());
+    assert!(offset_of!(Control, bounds) == 2048);
+    // Whatever a region has fits its alignment.
+    assert!((REGION_ALIGNMENT as usize).is_multiple_of(align_of::<ReaderSlot>()));
+    assert!((PAGE as u64).is_multiple_of(REGION_ALIGNMENT));
     assert!(offset_of!(Control, commit) == 0);
     assert!(offset_of!(Control, reserved) == 128);
     assert!(offset_of!(Control, asymmetric) == 256);
@@ -513,17 +552,6 @@ pub(crate) const fn row_words(slots: u32) -> u32 {
     slots.div_ceil(u64::BITS)
 }
 
-/// Returns the offset of the rows in `readers`, after an [`Arming`] for each slot.
-pub(crate) const fn rows_offset(slots: u32) -> u64 {
-    (SLOTS_OFFSET + slots as usize * size_of::<Arming>()) as u64
-}
-
-/// Returns the offset of the first [`ReaderSlot`] in `readers`, after the rows: a multiple of [`PAGE`].
-pub(crate) const fn reader_slots_offset(slots: u32, tracked_topics: u32) -> u64 {
-    let rows = tracked_topics as u64 * row_words(slots) as u64 * size_of::<AtomicU64>() as u64;
-    (rows_offset(slots) + rows).next_multiple_of(PAGE as u64)
-}
-
 /// Returns how many bytes of `ring` a table of arrivals with this many entries takes.
 pub(crate) const fn arrivals_bytes(entries: u32) -> u64 {
     (size_of::<PendingArrival>() + entries as usize * size_of::<ArrivalEntry>()) as u64
@@ -533,8 +561,18 @@ impl Control {
     /// Resets the bus to an empty one. Requires that no other process uses it.
     pub(crate) fn reset(&self) {
         use crate::sync::Ordering::Relaxed;
-        let Self { commit, reserved, asymmetric, waits, budget, mutex, topics, clean_close, index } =
-            self;
+        let Self {
+            commit,
+            reserved,
+            asymmetric,
+            waits,
+            budget,
+            mutex,
+            topics,
+            clean_close,
+            index,
+            bounds,
+        } = self;
         commit.0.lock.store(0, Relaxed);
         commit.0.tail.store(0, Relaxed);
         commit.0.sequence.store(0, Relaxed);
@@ -559,6 +597,9 @@ impl Control {
             entry.sequence.store(0, Relaxed);
         }
         index[0].position.store(0, Relaxed);
+        for bound in bounds {
+            bound.store(0, Relaxed);
+        }
     }
 }
 
@@ -575,6 +616,7 @@ impl Default for Control {
             topics: Line::default(),
             clean_close: Line::default(),
             index: core::array::from_fn(|_| BlockEntry::default()),
+            bounds: core::array::from_fn(|_| AtomicU64::new(0)),
         };
         control.reset();
         control

@@ -58,6 +58,8 @@ pub(crate) enum BusFile {
 }
 
 impl BusFile {
+    pub(crate) const ALL: [Self; 3] = [Self::Ring, Self::Publishers, Self::Readers];
+
     /// Returns the name of the file in the directory.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -11,15 +11,14 @@ use super::encoding::{
 };
 use super::mapping::HUGE_PAGE;
 use super::platform::{self, KernelContext};
+use super::regions::{Part, Regions};
 use crate::error::FileError;
 use crate::ring::layout::{
     ENDIANNESS, FLAG_HUGE_PAGES, FLAG_PERSISTENT, KIND_PUBLISHERS, KIND_READERS, KIND_RING,
-    LAYOUT_VERSION, MAGIC, MOST_TRACKED_TOPICS, PATTERNS_BYTES, RawFileHeader, RawHeader,
-    RawKernelContext, SLOT_BYTES, SLOTS_OFFSET, TABLE_OFFSET, TRACKED_TOPICS, UNSET,
-    arrivals_bytes, reader_slots_offset,
+    KNOWN_FEATURES, LAYOUT_VERSION, MAGIC, RawFileHeader, RawHeader, RawKernelContext,
+    TRACKED_TOPICS, UNSET,
 };
 use crate::settings::{LockKind, NotifyKind, Settings};
-use crate::sync::AtomicU32;
 use std::mem::{offset_of, size_of};
 use std::path::Path;
 
@@ -32,8 +31,12 @@ pub(crate) const FILE_HEADER_BYTES: usize = size_of::<RawFileHeader>();
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) settings: Settings,
-    /// How many topics have a row in `readers`.
-    pub(crate) tracked_topics: u32,
+    /// Where the parts of the files are.
+    pub(crate) regions: Regions,
+    /// The offset of the stream in `ring`: a multiple of the page size.
+    pub(crate) data_offset: u64,
+    /// Features that a process must know to publish.
+    pub(crate) must_write: u32,
     /// Who may use the bus.
     pub(crate) permissions: Permissions,
     /// Random. The three files of a bus have the same.
@@ -52,9 +55,12 @@ impl Header {
     /// Returns the header of a new bus that this process creates now.
     pub(crate) fn new(settings: &Settings, permissions: &Permissions) -> Self {
         let bus_id = random();
+        let regions = Regions::of_new(settings, TRACKED_TOPICS);
         Self {
             settings: *settings,
-            tracked_topics: TRACKED_TOPICS,
+            data_offset: data_offset(settings, &regions),
+            regions,
+            must_write: 0,
             permissions: *permissions,
             bus_id,
             created_ns: platform::realtime_ns(),
@@ -64,26 +70,25 @@ impl Header {
         }
     }
 
-    /// Returns the offset of the stream in `ring`: a multiple of the page size.
-    pub(crate) fn data_offset(&self) -> u64 {
-        data_offset(&self.settings)
-    }
-
     pub(crate) fn ring_bytes(&self) -> u64 {
-        self.data_offset().saturating_add(self.settings.capacity)
+        self.data_offset.saturating_add(self.settings.capacity)
     }
 
     pub(crate) fn file_bytes(&self, file: BusFile) -> u64 {
         match file {
             BusFile::Ring => self.ring_bytes(),
-            BusFile::Publishers => publishers_bytes(&self.settings),
-            BusFile::Readers => readers_bytes(&self.settings, self.tracked_topics),
+            BusFile::Publishers | BusFile::Readers => self.regions.end(file),
         }
     }
 
-    /// Returns the offset of the first slot in `readers`.
-    pub(crate) fn reader_slots_offset(&self) -> u64 {
-        reader_slots_offset(self.settings.max_subscribers, self.tracked_topics)
+    /// Returns the offset of a part in its file.
+    pub(crate) fn offset(&self, part: Part) -> u64 {
+        self.regions.offset(part)
+    }
+
+    /// Returns how many topics have a row in `readers`.
+    pub(crate) fn tracked_topics(&self) -> u32 {
+        self.regions.entries(Part::Rows)
     }
 
     pub(crate) fn slots(&self, file: BusFile) -> u32 {
@@ -115,6 +120,11 @@ impl Header {
         Ok(())
     }
 
+    /// Checks that this release may publish on the bus. `path` is that of the directory.
+    pub(crate) fn check_may_publish(&self, path: &Path) -> Result<(), FileError> {
+        check_features(self.must_write, "publish on it", path)
+    }
+
     /// If the bus has the multicast notifier, checks that it reaches this process. `path` is that of the directory.
     pub(crate) fn check_network(&self, path: &Path) -> Result<(), FileError> {
         if matches!(self.settings.notify, NotifyKind::Multicast { .. })
@@ -137,7 +147,7 @@ impl Header {
         put_u64(&mut bytes, offset_of!(RawHeader, file_bytes), self.ring_bytes());
         put_u64(&mut bytes, offset_of!(RawHeader, capacity), settings.capacity);
         put_u64(&mut bytes, offset_of!(RawHeader, topic_table_bytes), settings.topic_table_bytes);
-        put_u64(&mut bytes, offset_of!(RawHeader, data_offset), self.data_offset());
+        put_u64(&mut bytes, offset_of!(RawHeader, data_offset), self.data_offset);
         put_u32(&mut bytes, offset_of!(RawHeader, max_publishers), settings.max_publishers);
         put_u32(&mut bytes, offset_of!(RawHeader, max_subscribers), settings.max_subscribers);
         put_u32(&mut bytes, offset_of!(RawHeader, max_arrivals), settings.max_arrivals);
@@ -155,7 +165,8 @@ impl Header {
         put_u32(&mut bytes, offset_of!(RawHeader, mode), mode.unwrap_or(UNSET));
         put_u32(&mut bytes, offset_of!(RawHeader, writers_gid), writers.unwrap_or(UNSET));
         put_u32(&mut bytes, offset_of!(RawHeader, readers_gid), readers.unwrap_or(UNSET));
-        put_u32(&mut bytes, offset_of!(RawHeader, tracked_topics), self.tracked_topics);
+        put_u32(&mut bytes, offset_of!(RawHeader, must_write), self.must_write);
+        self.regions.encode(&mut bytes[REGIONS_OFFSET..KERNEL_CONTEXT_OFFSET]);
         put_u64(&mut bytes, offset_of!(RawHeader, created_ns), self.created_ns);
         for (place, byte) in
             bytes[offset_of!(RawHeader, libc)..][..LIBC_BYTES].iter_mut().zip(self.libc.bytes())
@@ -191,6 +202,7 @@ impl Header {
         let damaged = |what: String| FileError::HeaderDamaged { path: path.to_owned(), what };
         let word = |offset| get_u32(bytes, offset);
         let unless_unset = |offset| Some(word(offset)).filter(|value| *value != UNSET);
+        check_features(word(offset_of!(RawHeader, must_read)), "open it", path)?;
         let flags = word(offset_of!(RawHeader, flags));
         let settings = Settings {
             capacity: get_u64(bytes, offset_of!(RawHeader, capacity)),
@@ -207,14 +219,14 @@ impl Header {
             huge_pages: flags & FLAG_HUGE_PAGES != 0,
         };
         settings.validate().map_err(|invalid| damaged(invalid.to_string()))?;
-        let tracked_topics = word(offset_of!(RawHeader, tracked_topics));
-        if !(1..=MOST_TRACKED_TOPICS).contains(&tracked_topics) {
-            return Err(damaged(format!("{tracked_topics} rows of topics")));
-        }
+        let regions = &bytes[REGIONS_OFFSET..KERNEL_CONTEXT_OFFSET];
+        let regions = Regions::decode(regions, &settings).map_err(damaged)?;
         let libc = &bytes[offset_of!(RawHeader, libc)..][..LIBC_BYTES];
         let header = Self {
             settings,
-            tracked_topics,
+            data_offset: get_u64(bytes, offset_of!(RawHeader, data_offset)),
+            regions,
+            must_write: word(offset_of!(RawHeader, must_write)),
             permissions: Permissions {
                 mode: unless_unset(offset_of!(RawHeader, mode)),
                 writers: unless_unset(offset_of!(RawHeader, writers_gid)),
@@ -226,14 +238,15 @@ impl Header {
             kernel_context: KernelContext::decode(&array(bytes, KERNEL_CONTEXT_OFFSET)),
             stream_id: array(bytes, offset_of!(RawHeader, stream_id)),
         };
-        for (what, offset, wanted) in [
-            ("start of the stream", offset_of!(RawHeader, data_offset), header.data_offset()),
-            ("size", offset_of!(RawHeader, file_bytes), header.ring_bytes()),
-        ] {
-            let found = get_u64(bytes, offset);
-            if found != wanted {
-                return Err(damaged(format!("{what} {found}, expected {wanted}")));
-            }
+        let unit = stream_alignment(&header.settings);
+        if header.data_offset < header.regions.end(BusFile::Ring)
+            || !header.data_offset.is_multiple_of(unit)
+        {
+            return Err(damaged(format!("start of the stream {}", header.data_offset)));
+        }
+        let found = get_u64(bytes, offset_of!(RawHeader, file_bytes));
+        if found != header.ring_bytes() {
+            return Err(damaged(format!("size {found}, expected {}", header.ring_bytes())));
         }
         check_size(file_bytes, header.ring_bytes(), path)?;
         if file_bytes > header.ring_bytes() {
@@ -281,49 +294,31 @@ impl Header {
 
 /// Returns the size of the three files of a bus together.
 pub(crate) fn bus_bytes(settings: &Settings) -> u64 {
-    data_offset(settings)
+    let regions = Regions::of_new(settings, TRACKED_TOPICS);
+    data_offset(settings, &regions)
         .saturating_add(settings.capacity)
-        .saturating_add(publishers_bytes(settings))
-        .saturating_add(readers_bytes(settings, TRACKED_TOPICS))
+        .saturating_add(regions.end(BusFile::Publishers))
+        .saturating_add(regions.end(BusFile::Readers))
 }
 
-fn publishers_bytes(settings: &Settings) -> u64 {
-    slots_bytes(settings.max_publishers, SLOT_BYTES).saturating_add(SLOTS_OFFSET as u64)
-}
-
-fn readers_bytes(settings: &Settings, tracked_topics: u32) -> u64 {
-    let slots = settings.max_subscribers;
-    slots_bytes(slots, SLOT_BYTES + PATTERNS_BYTES)
-        .saturating_add(reader_slots_offset(slots, tracked_topics))
-}
-
-/// Returns the size of `slots` slots of `bytes_each` bytes.
-fn slots_bytes(slots: u32, bytes_each: usize) -> u64 {
-    u64::from(slots).saturating_mul(bytes_each as u64)
-}
+const REGIONS_OFFSET: usize = offset_of!(RawHeader, regions);
 
 /// Offset in `ring` of the part that is rewritten after a reboot.
 pub(super) const KERNEL_CONTEXT_OFFSET: usize = offset_of!(RawHeader, kernel_context);
 
-const LIBC_BYTES: usize = offset_of!(RawHeader, kernel_context) - offset_of!(RawHeader, libc);
+const LIBC_BYTES: usize = REGIONS_OFFSET - offset_of!(RawHeader, libc);
 const CHECKSUM_OFFSET: usize = offset_of!(RawFileHeader, checksum);
 
-/// Returns the offset of the table of arrivals in `ring`: after the topic table, a multiple of 4 KiB.
-pub(super) fn arrivals_offset(settings: &Settings) -> u64 {
-    settings.topic_table_bytes.saturating_add(TABLE_OFFSET as u64)
+/// Returns where the stream of a new bus begins.
+fn data_offset(settings: &Settings, regions: &Regions) -> u64 {
+    let end = regions.end(BusFile::Ring);
+    end.checked_next_multiple_of(stream_alignment(settings)).unwrap_or(u64::MAX)
 }
 
-/// Returns the offset of the futex words of the readers in `ring`: after the table of arrivals.
-pub(super) fn wake_words_offset(settings: &Settings) -> u64 {
-    arrivals_offset(settings).saturating_add(arrivals_bytes(settings.max_arrivals))
-}
-
-fn data_offset(settings: &Settings) -> u64 {
+/// Returns what the offset of the stream is a multiple of.
+fn stream_alignment(settings: &Settings) -> u64 {
     let page_bytes = u64::from(platform::page_bytes());
-    let unit = if settings.huge_pages { page_bytes.max(HUGE_PAGE as u64) } else { page_bytes };
-    let words = slots_bytes(settings.max_subscribers, size_of::<AtomicU32>());
-    let end = wake_words_offset(settings).saturating_add(words);
-    end.checked_next_multiple_of(unit).unwrap_or(u64::MAX)
+    if settings.huge_pages { page_bytes.max(HUGE_PAGE as u64) } else { page_bytes }
 }
 
 fn kind(file: BusFile) -> u32 {
@@ -382,6 +377,15 @@ fn check_common(
     if kind != wanted_kind {
         let what = format!("it is a file of kind {kind}, not {wanted_kind}");
         return Err(FileError::NotABus { path, what });
+    }
+    Ok(())
+}
+
+/// Checks that this release knows these features of a bus, which it must to do something with it.
+fn check_features(features: u32, action: &'static str, path: &Path) -> Result<(), FileError> {
+    let unknown = features & !KNOWN_FEATURES;
+    if unknown != 0 {
+        return Err(FileError::UnknownFeatures { path: path.to_owned(), unknown, action });
     }
     Ok(())
 }
@@ -553,6 +557,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn features_of_a_later_release_are_named() {
+        let mut bytes = header(small()).encode();
+        put_u32(&mut bytes, offset_of!(RawHeader, must_write), 4);
+        put_checksum(&mut bytes[..KERNEL_CONTEXT_OFFSET]);
+        // It may subscribe.
+        let header = decode(&bytes).unwrap();
+        let refused = header.check_may_publish(Path::new("bus")).unwrap_err();
+        assert!(matches!(refused, FileError::UnknownFeatures { unknown: 4, .. }));
+        assert_eq!(decode(&header.encode()).unwrap().must_write, 4);
+        put_u32(&mut bytes, offset_of!(RawHeader, must_read), 1 << 31);
+        put_checksum(&mut bytes[..KERNEL_CONTEXT_OFFSET]);
+        let refused = decode(&bytes).unwrap_err();
+        assert!(
+            refused
+                .to_string()
+                .contains("(bits 0x80000000), without which this one cannot open it")
+        );
     }
 
     #[test]

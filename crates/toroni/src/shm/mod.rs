@@ -39,6 +39,7 @@ mod ofd;
 pub(crate) mod participants;
 pub(crate) mod patterns;
 pub(crate) mod platform;
+pub(crate) mod regions;
 pub(crate) mod registry;
 pub(crate) mod ring_file;
 pub(crate) mod segment;

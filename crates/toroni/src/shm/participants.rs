@@ -7,11 +7,12 @@ use super::directory::{BusDirectory, BusFile, failed};
 use super::header::{FILE_HEADER_BYTES, Header};
 use super::mapping::{MappedSlice, Mapping, Protection};
 use super::patterns::with_patterns;
+use super::regions::Part;
 use super::snapshot::{PatternsSnapshot, PublisherSnapshot, ReaderSnapshot, Snapshot};
 use crate::error::FileError;
 use crate::ring::layout::{
     Arming, PATTERNS_BYTES, PublisherSlot, READERS_CONTROL_OFFSET, ReaderPatterns, ReaderSlot,
-    ReadersControl, SLOT_BYTES, SLOTS_OFFSET, row_words, rows_offset,
+    ReadersControl, SLOT_BYTES, row_words,
 };
 use crate::ring::position::to_index;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -30,8 +31,9 @@ pub(crate) struct ReadersSegment {
     rows: MappedSlice<AtomicU64>,
     file: CheckedFd,
     slots: u32,
-    /// The offset of the first slot.
+    /// The offsets of the first slot and of its patterns.
     slots_offset: usize,
+    patterns_offset: usize,
     was_damaged_before: bool,
     /// 1 once a scan found it, see [`Self::is_blind`].
     is_blind: AtomicU32,
@@ -49,7 +51,8 @@ impl ReadersSegment {
         let path = directory.path().join(BusFile::Readers.name());
         let file = directory.open_file(BusFile::Readers, protection)?;
         let checked = check(&file, header, BusFile::Readers, directory);
-        let slots_offset = to_index(header.reader_slots_offset());
+        let slots_offset = to_index(header.offset(Part::ReaderSlots));
+        let patterns_offset = to_index(header.offset(Part::Patterns));
         let (length, was_damaged_before) = match protection {
             Protection::Read => (slots_offset, checked.is_err()),
             Protection::Write => {
@@ -62,10 +65,11 @@ impl ReadersSegment {
         let slots = header.slots(BusFile::Readers);
         let file = CheckedFd::new(file).map_err(|errno| failed("open", &path, errno))?;
         let control = mapping.mapped_slice(READERS_CONTROL_OFFSET, 1);
-        let arming = mapping.mapped_slice(SLOTS_OFFSET, to_index(slots.into()));
+        let arming =
+            mapping.mapped_slice(to_index(header.offset(Part::Arming)), to_index(slots.into()));
         let words =
-            to_index(u64::from(header.tracked_topics).saturating_mul(row_words(slots).into()));
-        let rows = mapping.mapped_slice(to_index(rows_offset(slots)), words);
+            to_index(u64::from(header.tracked_topics()).saturating_mul(row_words(slots).into()));
+        let rows = mapping.mapped_slice(to_index(header.offset(Part::Rows)), words);
         let (Some(control), Some(arming), Some(rows)) = (control, arming, rows) else {
             unreachable!("all of it is before the slots, and mapped");
         };
@@ -78,6 +82,7 @@ impl ReadersSegment {
             file,
             slots,
             slots_offset,
+            patterns_offset,
             was_damaged_before,
             is_blind,
         })
@@ -121,7 +126,7 @@ impl ReadersSegment {
     /// Returns the patterns of a slot, under the same conditions as [`slot`](Self::slot).
     pub(crate) fn patterns(&self, slot: u32) -> &ReaderPatterns {
         assert!(slot < self.slots, "slot {slot} of {}", self.slots);
-        let offset = offset_of_patterns(self.slots_offset, self.slots, slot);
+        let offset = offset_of_patterns(self.patterns_offset, slot);
         self.mapping.at(offset).expect("a subscriber maps all of the file")
     }
 
@@ -185,7 +190,8 @@ impl PublishersSegment {
         let mapping = Mapping::file(&file, length, Protection::Write)
             .map_err(|error| failed("map", &path, error))?;
         let count = to_index(header.slots(BusFile::Publishers).into());
-        let slots = mapping.mapped_slice(SLOTS_OFFSET, count).expect("as large as the header says");
+        let first = to_index(header.offset(Part::PublisherSlots));
+        let slots = mapping.mapped_slice(first, count).expect("as large as the header says");
         Ok(Self { mapping, slots })
     }
 
@@ -219,7 +225,7 @@ pub(crate) fn read_readers(
 ) -> Result<Vec<ReaderView>, FileError> {
     let file = BusFile::Readers;
     let fd = open_slots(directory, header, file)?;
-    read_views(&fd, to_index(header.reader_slots_offset()), header.slots(file))
+    read_views(&fd, header)
         .map_err(|error| failed("read", &directory.path().join(file.name()), error))
 }
 
@@ -231,18 +237,21 @@ pub(crate) fn read_publishers(
     let file = BusFile::Publishers;
     let fd = open_slots(directory, header, file)?;
     let mut slots = Vec::new();
-    read_slots(&fd, SLOTS_OFFSET, header.slots(file), &mut slots)
+    let first = to_index(header.offset(Part::PublisherSlots));
+    read_slots(&fd, first, header.slots(file), &mut slots)
         .map_err(|error| failed("read", &directory.path().join(file.name()), error))?;
     Ok(slots)
 }
 
-fn read_views(fd: impl AsFd, first: usize, limit: u32) -> io::Result<Vec<ReaderView>> {
+fn read_views(fd: impl AsFd, header: &Header) -> io::Result<Vec<ReaderView>> {
+    let [first, patterns] =
+        [Part::ReaderSlots, Part::Patterns].map(|part| to_index(header.offset(part)));
     let mut slots = Vec::<ReaderSnapshot>::new();
-    read_slots(&fd, first, limit, &mut slots)?;
+    read_slots(&fd, first, header.slots(BusFile::Readers), &mut slots)?;
     let mut views = Vec::new();
     for (number, slot) in (0..).zip(slots) {
         let slot_now = || read_one(&fd, offset_of_slot(first, number));
-        let patterns_now = || read_one(&fd, offset_of_patterns(first, limit, number));
+        let patterns_now = || read_one(&fd, offset_of_patterns(patterns, number));
         if let Some((slot, patterns)) = with_patterns(slot, slot_now, patterns_now)? {
             views.push(ReaderView { number, slot, patterns });
         }
@@ -255,10 +264,9 @@ pub(super) fn offset_of_slot(first: usize, slot: u32) -> usize {
     to_index(u64::from(slot)).saturating_mul(SLOT_BYTES).saturating_add(first)
 }
 
-/// Returns the offset of a slot's patterns in `readers`, whose first slot is at `first`. They follow all slots.
-pub(super) fn offset_of_patterns(first: usize, slots: u32, slot: u32) -> usize {
-    offset_of_slot(first, slots)
-        .saturating_add(to_index(u64::from(slot)).saturating_mul(PATTERNS_BYTES))
+/// Returns the offset of a slot's patterns in `readers`, whose first patterns are at `first`.
+pub(super) fn offset_of_patterns(first: usize, slot: u32) -> usize {
+    to_index(u64::from(slot)).saturating_mul(PATTERNS_BYTES).saturating_add(first)
 }
 
 /// Returns state and generation of a slot in a file that is mapped whole: `clean` reads them, and frees the slot by them.
@@ -271,11 +279,12 @@ pub(super) fn state_of<'a>(
     match file {
         BusFile::Ring => None,
         BusFile::Publishers => {
-            let slot = mapping.at::<PublisherSlot>(offset_of_slot(SLOTS_OFFSET, slot))?;
+            let first = to_index(header.offset(Part::PublisherSlots));
+            let slot = mapping.at::<PublisherSlot>(offset_of_slot(first, slot))?;
             Some((&slot.state, &slot.generation))
         }
         BusFile::Readers => {
-            let first = to_index(header.reader_slots_offset());
+            let first = to_index(header.offset(Part::ReaderSlots));
             let slot = mapping.at::<ReaderSlot>(offset_of_slot(first, slot))?;
             Some((&slot.state, &slot.generation))
         }
@@ -378,7 +387,7 @@ mod tests {
         }
         let file = std::fs::File::options().write(true).open(bus.path().join("readers")).unwrap();
         // In the middle of slot 1.
-        file.set_len((offset_of_slot(to_index(header.reader_slots_offset()), 1) + 4) as u64)
+        file.set_len((offset_of_slot(to_index(header.offset(Part::ReaderSlots)), 1) + 4) as u64)
             .unwrap();
         let mut seen = Vec::new();
         publisher.scan(4, &mut seen).unwrap();

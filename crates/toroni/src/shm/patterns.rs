@@ -100,12 +100,14 @@ pub(super) fn with_patterns(
 mod tests {
     use super::*;
     use crate::ring::layout::SLOT_FREE;
+    use crate::ring::position::to_index;
     use crate::shm::directory::{BusDirectory, BusFile};
     use crate::shm::header::Header;
     use crate::shm::mapping::Protection;
     use crate::shm::participants::{
         ReadersSegment, offset_of_patterns, offset_of_slot, open_slots, read_one, read_readers,
     };
+    use crate::shm::regions::Part;
     use crate::shm::ring_file::RingFile;
     use crate::shm::testing::TempDir;
     use crate::sync::Ordering::Relaxed;
@@ -198,7 +200,8 @@ mod tests {
         let segment = ReadersSegment::open(&bus, &header, Protection::Write).unwrap();
         let fd = open_slots(&bus, &header, BusFile::Readers).unwrap();
         let area = segment.patterns(2);
-        let first = crate::ring::position::to_index(header.reader_slots_offset());
+        let [first, of_patterns] =
+            [Part::ReaderSlots, Part::Patterns].map(|part| to_index(header.offset(part)));
         let rewrite = || show(area, 1, ["new/1", "new/2"].into_iter());
         let take_over = || claim(&segment, 2, 2, &["of/another"]);
         let begin = || {
@@ -215,7 +218,7 @@ mod tests {
                     if reads.replace(reads.get() + 1) == at {
                         change();
                     }
-                    read_one::<PatternsSnapshot>(&fd, offset_of_patterns(first, 4, 2))
+                    read_one::<PatternsSnapshot>(&fd, offset_of_patterns(of_patterns, 2))
                 };
                 let slot_now = || read_one(&fd, offset_of_slot(first, 2));
                 let view = with_patterns(slot, slot_now, patterns_now).unwrap();

@@ -3,14 +3,13 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::directory::{BusDirectory, failed};
-use super::header::{Header, arrivals_offset, wake_words_offset};
+use super::header::Header;
 use super::mapping::{MapOptions, MappedSlice, Mapping, Protection};
+use super::regions::Part;
 use super::ring_file::RingFile;
 use crate::error::FileError;
 use crate::hook::{self, CrashPoint};
-use crate::ring::layout::{
-    ArrivalEntry, CONTROL_OFFSET, Control, PendingArrival, RawFileHeader, TABLE_OFFSET,
-};
+use crate::ring::layout::{ArrivalEntry, CONTROL_OFFSET, Control, PendingArrival, RawFileHeader};
 use crate::ring::position::{Shape, to_index};
 use crate::settings::LockKind;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -58,13 +57,14 @@ impl RingSegment {
     #[inline]
     pub(crate) fn table(&self) -> &[AtomicU64] {
         let words = to_index(self.header().settings.topic_table_bytes / 8);
-        self.mapping.slice(TABLE_OFFSET, words).expect("as large as the header says")
+        let offset = to_index(self.header().offset(Part::TopicTable));
+        self.mapping.slice(offset, words).expect("as large as the header says")
     }
 
     /// Returns the table of arrivals, and what is about to be entered.
     pub(crate) fn arrivals(&self) -> (&PendingArrival, &[ArrivalEntry]) {
         let settings = &self.header().settings;
-        let offset = to_index(arrivals_offset(settings));
+        let offset = to_index(self.header().offset(Part::Arrivals));
         let entries = offset.saturating_add(size_of::<PendingArrival>());
         let pending = self.mapping.slice(offset, 1).and_then(<[_]>::first);
         let entries = self.mapping.slice(entries, to_index(settings.max_arrivals.into()));
@@ -128,7 +128,7 @@ impl RingSegment {
             return Err(FileError::RobustOnDisk { path: directory.to_owned() });
         }
         let path = directory.join("ring");
-        let prefix = to_index(header.data_offset());
+        let prefix = to_index(header.data_offset);
         let capacity = to_index(header.settings.capacity);
         let mapped = file.open_for_mapping(protection)?;
         let mapping = Mapping::twice(&mapped, prefix, capacity, protection)
@@ -158,7 +158,7 @@ impl RingSegment {
         let control = mapping.mapped_slice(CONTROL_OFFSET, 1);
         let words = mapping.mapped_slice(prefix, capacity / 4);
         let wake_words = mapping.mapped_slice(
-            to_index(wake_words_offset(&header.settings)),
+            to_index(header.offset(Part::WakeWords)),
             to_index(header.settings.max_subscribers.into()),
         );
         let (Some(shape), Some(control), Some(words), Some(wake_words)) =
@@ -227,7 +227,7 @@ impl RingSegment {
     }
 
     fn prefix(&self) -> usize {
-        to_index(self.header().data_offset())
+        to_index(self.header().data_offset)
     }
 }
 
@@ -274,7 +274,7 @@ mod tests {
         for protection in [Protection::Read, Protection::Write] {
             let options = MapOptions { huge_pages: true, prefault: true, mlock: true };
             let segment = RingSegment::open(&bus, protection, &options).unwrap();
-            assert!(segment.header().data_offset().is_multiple_of(2 << 20));
+            assert!(segment.header().data_offset.is_multiple_of(2 << 20));
             assert_eq!(segment.words()[0].load(Ordering::Relaxed), 0);
         }
     }

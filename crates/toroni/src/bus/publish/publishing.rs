@@ -71,6 +71,7 @@ impl Publishing {
     ) -> Result<Self, PublisherError> {
         let ring = RingSegment::open(directory, Protection::Write, options)?;
         let header = ring.header();
+        header.check_may_publish(directory.path())?;
         if header.settings.lock == LockKind::Robust {
             header.check_robust(directory.path())?;
         }
@@ -248,6 +249,26 @@ mod tests {
     use crate::hook::{CrashPoint, rehearsal};
     use crate::shm::testing::TempDir;
     use crate::sync::Ordering;
+    use std::os::unix::fs::FileExt;
+
+    /// A bus that a later release created.
+    #[test]
+    fn who_does_not_know_a_feature_that_publishers_must_know_only_subscribes() {
+        let root = TempDir::new();
+        let config = BusConfig::new().directory(root.path());
+        let bus = config.create("b").unwrap();
+        let publisher = bus.publisher("a").unwrap();
+        let mut header = bus.subscribe("**").unwrap().claim.subscribing.ring.header().clone();
+        header.must_write = 2;
+        let file = std::fs::File::options().write(true).open(root.path().join("b/ring")).unwrap();
+        file.write_all_at(&header.encode(), 0).unwrap();
+        let later = config.open("b").unwrap();
+        let mut subscriber = later.subscribe("a").unwrap();
+        let refused = later.publisher("a").unwrap_err();
+        assert!(refused.to_string().contains("(bits 0x2)"), "{refused}");
+        publisher.publish("x").unwrap();
+        assert_eq!(subscriber.receive().unwrap().payload(), b"x");
+    }
 
     /// Another publisher takes over after the tenth message. Messages without extensions are checked once a block: of 64
     /// words of payload and as many headers, the last has no room for the end of the stream.

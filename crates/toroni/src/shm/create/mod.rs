@@ -27,7 +27,7 @@ use super::staging::{
 };
 use crate::error::{FileError, OpenError};
 use crate::hook::{self, CrashPoint};
-use crate::ring::layout::{BUS_LOCK_OFFSET, CONTROL_OFFSET, Control, PAGE};
+use crate::ring::layout::{BUS_LOCK_OFFSET, CONTROL_OFFSET, Control, TABLE_OFFSET};
 use crate::settings::{LockKind, Settings};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -334,8 +334,7 @@ impl Order<'_> {
         reserve(fd, header.file_bytes(file)).map_err(|errno| self.failed("create", errno, fd))?;
         let os = |error: io::Error| failed("create", self.path, error);
         let bytes: &[u8] = if file == BusFile::Ring {
-            let mapping =
-                Mapping::file(fd, CONTROL_OFFSET + PAGE, Protection::Write).map_err(os)?;
+            let mapping = Mapping::file(fd, TABLE_OFFSET, Protection::Write).map_err(os)?;
             if let Some(control) = mapping.at::<Control>(CONTROL_OFFSET) {
                 control.reset();
                 lock::initialize(header.settings.lock, control).map_err(os)?;
