@@ -691,7 +691,8 @@ typedef struct toroni_subscriber_stats {
     uint64_t losses;        /* how often it returned TORONI_LOST */
     uint64_t lost_on_the_way; /* the sum of toroni_lost.messages of these losses */
     uint64_t stale;         /* messages that were older than max_age_ns, and that it passed over */
-    uint64_t reserved[2];
+    uint64_t unknown;       /* records of a kind that only a later release knows, and that it passed over */
+    uint64_t reserved[1];
 } toroni_subscriber_stats;
 
 /* Subscribes to one pattern, in which `*` matches one segment of a topic and `**` any number of segments. Receives

@@ -79,7 +79,8 @@ pub struct toroni_subscriber_stats {
     pub losses: u64,
     pub lost_on_the_way: u64,
     pub stale: u64,
-    pub reserved: [u64; 2],
+    pub unknown: u64,
+    pub reserved: [u64; 1],
 }
 
 impl From<toroni::SubscriberStats> for toroni_subscriber_stats {
@@ -91,7 +92,8 @@ impl From<toroni::SubscriberStats> for toroni_subscriber_stats {
             losses: seen.losses,
             lost_on_the_way: seen.lost_on_the_way,
             stale: seen.stale,
-            reserved: [0; 2],
+            unknown: seen.unknown,
+            reserved: [0; 1],
         }
     }
 }

@@ -237,6 +237,7 @@ impl Subscriber {
         fields.set_item("losses", counts.losses)?;
         fields.set_item("lost_on_the_way", counts.lost_on_the_way)?;
         fields.set_item("stale", counts.stale)?;
+        fields.set_item("unknown", counts.unknown)?;
         stats::made(py, "SubscriberStats", &fields)
     }
 

@@ -171,6 +171,34 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "newest_after_commit",
+        mistake: "a message is committed before the bound of its topic tells of it, and a subscriber passes over it",
+        noticed_by: &[
+            Loom("loom_no_message_is_passed_over_that_its_bound_does_not_tell_of"),
+            Loom("loom_no_message_of_a_burst_is_passed_over_that_its_bound_does_not_tell_of"),
+        ],
+    },
+    Mutant {
+        name: "sequence_relaxed",
+        mistake: "a subscriber takes a sequence for that of an earlier end of the stream",
+        noticed_by: &[Loom("loom_no_message_is_passed_over_that_its_bound_does_not_tell_of")],
+    },
+    Mutant {
+        name: "end_without_acquire",
+        mistake: "a subscriber that passes over messages does not see that a commit is under way",
+        noticed_by: &[Loom("loom_no_message_is_passed_over_that_its_bound_does_not_tell_of")],
+    },
+    Mutant {
+        name: "next_not_compared",
+        mistake: "a subscriber that passes over messages does not ask whether a commit is under way",
+        noticed_by: &[Loom("loom_no_message_is_passed_over_that_its_bound_does_not_tell_of")],
+    },
+    Mutant {
+        name: "held_messages_passed_over",
+        mistake: "a subscriber that holds messages and was lapped reports no loss of them",
+        noticed_by: &[Tests("one_that_holds_messages_and_was_lapped_learns_of_it")],
+    },
+    Mutant {
         name: "bus_named_before_complete",
         mistake: "the directory of a new bus gets its name while its files are still being created",
         noticed_by: &[Tests("nothing_has_its_name_before_it_is_complete")],

@@ -24,6 +24,8 @@ class SubscriberStats:
     """The sum of messages of these losses."""
     stale: int = 0
     """Messages that were older than max_age, and that it passed over."""
+    unknown: int = 0
+    """Records of a kind that only a later release knows, and that it passed over."""
 
 
 @dataclass(frozen=True)

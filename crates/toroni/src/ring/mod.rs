@@ -9,6 +9,7 @@ pub(crate) mod layout;
 pub(crate) mod position;
 
 pub(crate) mod arrivals;
+pub(crate) mod bounds;
 mod bulk;
 pub(crate) mod copy;
 pub(crate) mod gate;

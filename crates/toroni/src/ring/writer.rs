@@ -6,7 +6,7 @@
 //! 2. **Copy.** The writer stores everything after the header word, then a 0 after the record,
 //!    which is the new end of the stream, then the blocks index. A reader sees nothing of this yet:
 //!    the word at the tail is still 0, and readers ignore index entries beyond the tail.
-//! 3. **Commit.** The writer stores the end of the record in `next`. Then it stores the header word
+//! 3. **Commit.** The writer raises the bound of the topic (`bounds.rs`), and stores the end of the record in `next`. Then it stores the header word
 //!    with release (COMMIT). This one store makes the record visible, together with the 0 after it.
 //! 4. **Bookkeeping.** The writer stores `sequence`, then `tail` with release (TAIL).
 //!
@@ -16,6 +16,7 @@
 //! the first 0 and sets all three (I3). The word at the tail would tell the same, but subscribers
 //! poll its cache line, and that of `next` is needed for the lock anyway.
 
+use super::bounds;
 use super::bulk;
 use super::copy;
 use super::gate;
@@ -181,6 +182,7 @@ impl<'a> Appender<'a> {
             }
         }
         self.index_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
+        self.raise_bound(record.tag, self.tail + bytes);
         self.commit(header(record.length(), record.tag), bytes, 1);
     }
 
@@ -215,6 +217,7 @@ impl<'a> Appender<'a> {
             #[expect(clippy::cast_possible_truncation, reason = "shorter than a block")]
             let length = payload.len() as u32;
             tail += words as u64 * ALIGNMENT;
+            self.raise_bound(tag, tail);
             self.store_next(tail);
             // COMMIT
             record[0]
@@ -225,7 +228,8 @@ impl<'a> Appender<'a> {
             hook::point(CrashPoint::AfterCommit);
             at += words;
             sequence = sequence.wrapping_add(1);
-            commit.sequence.store(sequence, Ordering::Relaxed);
+            // END
+            commit.sequence.store(sequence, weakened("sequence_relaxed", Ordering::Release));
             hook::point(CrashPoint::BetweenSequenceAndTail);
             // TAIL
             commit.tail.store(tail, Ordering::Release);
@@ -266,6 +270,7 @@ impl<'a> Appender<'a> {
             _ => self.write_extended_with(extensions, length, bytes, fill)?,
         };
         self.index_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
+        self.raise_bound(tag, self.tail + bytes);
         self.commit(header(whole, tag), bytes, 1);
         Ok(result)
     }
@@ -301,9 +306,14 @@ impl<'a> Appender<'a> {
         let mut first = 0;
         let mut position = self.tail;
         let mut count = 0;
+        let mut raised = 0;
         let mut rest = self.ring.contiguous_words(self.tail, to_index(bytes / ALIGNMENT));
         for record in records {
             let word = header(record.length(), record.tag);
+            if record.tag != raised {
+                raised = record.tag;
+                self.raise_bound(raised, self.tail + bytes);
+            }
             let bytes = record.bytes();
             let split = rest.and_then(|rest| rest.split_at_checked(to_index(bytes / ALIGNMENT)));
             let header_word = match split {
@@ -400,6 +410,14 @@ impl<'a> Appender<'a> {
         hook::point(CrashPoint::BeforeCommit);
     }
 
+    /// PASSED: readers that see the commit which follows also see that the topic has a record that ends at `end`.
+    #[inline(always)]
+    fn raise_bound(&self, tag: u32, end: u64) {
+        if !mutant("newest_after_commit") {
+            bounds::raise(self.ring.control, tag, end);
+        }
+    }
+
     #[inline]
     fn commit(&mut self, header: u64, bytes: u64, count: u64) {
         if !mutant("next_after_commit") {
@@ -414,12 +432,16 @@ impl<'a> Appender<'a> {
         self.tail += bytes;
         self.sequence = self.sequence.wrapping_add(count);
         self.store_end();
+        if mutant("newest_after_commit") {
+            bounds::raise(self.ring.control, tag_of(header), self.tail);
+        }
     }
 
     #[inline]
     fn store_end(&self) {
         let commit = &self.ring.control.commit.0;
-        commit.sequence.store(self.sequence, Ordering::Relaxed);
+        // END
+        commit.sequence.store(self.sequence, weakened("sequence_relaxed", Ordering::Release));
         hook::point(CrashPoint::BetweenSequenceAndTail);
         // TAIL
         commit.tail.store(self.tail, Ordering::Release);
@@ -455,7 +477,7 @@ impl<'a> Appender<'a> {
         self.tail = if mutant("no_roll_forward") { self.tail } else { end.position };
         self.sequence = end.sequence;
         let commit = &self.ring.control.commit.0;
-        commit.sequence.store(self.sequence, Ordering::Relaxed);
+        commit.sequence.store(self.sequence, Ordering::Release);
         hook::point(CrashPoint::MidRecovery);
         commit.tail.store(self.tail, Ordering::Release);
         // The dead owner's proposal is void. A joining reader would wait for its decision.

@@ -24,7 +24,7 @@
 //! ```
 //!
 //! KIND is 1 for a message, and 3 for a loss, whose layout is in `loss.rs`. It is never 0, so no header word is
-//! 0. The other values are free.
+//! 0. The other values are free. A subscriber passes over kinds that it does not know.
 //!
 //! The extensions of a message have this order. Each is present if its flag is set, and is a multiple of 8 bytes
 //! long, so the payload is as aligned as the record:
@@ -102,6 +102,12 @@ impl Tag {
     #[inline]
     pub(crate) const fn is_loss(self) -> bool {
         self.0 == Self::loss().0
+    }
+
+    /// Returns whether this is a message.
+    #[inline]
+    pub(crate) const fn is_message(self) -> bool {
+        self.flags() & KIND == KIND_MESSAGE
     }
 
     /// Makes a tag of the upper half of a header word.

@@ -101,16 +101,14 @@ impl Interest {
         Some(is_mine(answers, tag))
     }
 
-    /// Returns whether a message on a topic may match that is not one to descendants, whether it has an origin or not. `None`
-    /// as [`Self::fill`].
-    pub(crate) fn wants(&mut self, id: TopicId, topic_cache: &TopicCache) -> Option<bool> {
-        let tag = Tag::message(id, false, &Extensions::default());
-        let mine = match self.answer(tag) {
-            Some(mine) => mine,
-            None => self.fill(tag, topic_cache)?,
-        };
-        // One with an origin matches only if one without does.
-        Some(mine)
+    /// Returns whether a message on a topic may match, and whether one to its descendants may, too. One with an origin matches
+    /// only if one without does. `None` as [`Self::fill`].
+    pub(crate) fn wants(&mut self, id: TopicId, topic_cache: &TopicCache) -> Option<(bool, bool)> {
+        let [itself, below] = [false, true].map(|to_descendants| {
+            let tag = Tag::message(id, to_descendants, &Extensions::default());
+            self.answer(tag).or_else(|| self.fill(tag, topic_cache))
+        });
+        Some((itself?, below?))
     }
 
     /// Computes the answer for a message whose topic has no id. It is not cached.

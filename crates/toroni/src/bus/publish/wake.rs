@@ -25,12 +25,13 @@ use crate::bus::views::eventcount_of;
 use crate::error::FileError;
 use crate::hook::{self, CrashPoint};
 use crate::notify::{ArmedSlot, Audience, DatagramWaker, MulticastWaker, Sleepers, Wakers};
+use crate::ring::bounds::topic_of;
 use crate::ring::layout::{READER_HAS_SOCKET, READER_NEEDS_FENCE, SLOT_ACTIVE};
 use crate::settings::LockKind;
 use crate::shm::directory::BusDirectory;
 use crate::shm::header::Header;
 use crate::sync::{Ordering, fence_after_unlock, full_fence};
-use crate::topic::frame::{Tag, TopicId};
+use crate::topic::frame::Tag;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::PoisonError;
@@ -41,13 +42,9 @@ pub(super) struct Wake {
     lock: LockKind,
 }
 
-/// Whom the record with a tag is for.
+/// Whom the record with a tag is for. One without a topic's number has one that no row has, and is for all.
 pub(super) fn audience_of(tag: u32) -> Audience {
-    let tag = Tag::from_raw(tag);
-    if tag.is_loss() || tag.is_to_descendants() || tag.topic() == TopicId::INLINE {
-        return Audience::All;
-    }
-    u32::try_from(tag.topic().index()).map_or(Audience::All, Audience::of)
+    if Tag::from_raw(tag).is_to_descendants() { Audience::All } else { Audience::of(topic_of(tag)) }
 }
 
 impl Wake {

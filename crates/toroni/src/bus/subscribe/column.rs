@@ -3,6 +3,7 @@
 //!
 //! Before the subscriber sleeps, it brings the column up to date with the topics that are new. A topic that it has not looked
 //! at yet counts as wanted, and so do all topics of a new owner of the slot, which begins with zeros.
+//! By the same list the subscriber passes over what it does not want (`passing.rs`).
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
@@ -12,11 +13,16 @@ use crate::bus::views::{rows_of, table_of};
 use crate::hook::{self, CrashPoint, mutant};
 use crate::sync::Ordering;
 
+/// A subscriber that wants more topics reads all messages: it would take as long to ask for each whether there are any.
+const MOST_WANTED: usize = 1024;
+
 /// How far the column of a subscriber goes.
 #[derive(Debug, Default)]
 pub(super) struct Column {
     /// The topics that were looked at.
     topics: usize,
+    /// Those of them on which a message may be for the subscriber.
+    wanted: Vec<u32>,
 }
 
 impl Column {
@@ -39,6 +45,14 @@ impl Column {
         }
     }
 
+    /// Returns the topics on which a message may be for the subscriber, if it has looked at the first `count`, and they are
+    /// few.
+    pub(super) fn few_wanted(&self, count: usize) -> Option<&[u32]> {
+        let is_known = self.topics > 0 && self.topics >= count;
+        let are_few = self.wanted.len() <= MOST_WANTED.min(self.topics / 2);
+        (is_known && are_few).then_some(&self.wanted)
+    }
+
     #[cold]
     fn look(&mut self, claim: &ReaderClaim, reading: &mut Reading, from: usize) {
         // The slot may be another subscriber's by now.
@@ -49,10 +63,18 @@ impl Column {
         // A damaged table reports the first message of an unknown topic. Until then all are wanted.
         let is_known = reading.sync_topics(&claim.subscribing.ring).is_ok();
         let count = if is_known { reading.topics() as usize } else { self.topics };
-        let count = count.min(rows.topics());
+        if from == 0 {
+            self.wanted.clear();
+        }
         for topic in from..count {
             hook::point(CrashPoint::MidColumn);
-            rows.set(topic, claim.number(), is_known && !reading.wants(topic));
+            let number = u32::try_from(topic).unwrap_or(u32::MAX);
+            let (itself, below) = if is_known { reading.wants(number) } else { (true, true) };
+            if itself || below {
+                self.wanted.push(number);
+            }
+            // Messages to descendants wake all.
+            rows.set(topic, claim.number(), !itself);
         }
         if !claim.is_ours() {
             // The next owner cleared its column while this one wrote to it.

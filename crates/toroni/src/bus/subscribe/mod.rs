@@ -26,6 +26,7 @@ mod hold;
 mod in_place;
 mod interrupter;
 mod message;
+mod passing;
 mod progress;
 mod reading;
 mod receive;

@@ -27,6 +27,8 @@ pub(super) struct Reading {
     pub(super) freshness: Freshness,
     /// How many bytes away from being overwritten a lapped reader resumes.
     pub(super) margin: u64,
+    /// Records of a kind of a later release that it passed over.
+    pub(super) unknown: u64,
 }
 
 /// Why a subscriber receives no message at its place in the stream, although there is a record.
@@ -67,7 +69,7 @@ impl Reading {
         if freshness.takes_each_alone() {
             received.read_ahead.turn_off();
         }
-        Self { cursor, interest, received, freshness, margin }
+        Self { cursor, interest, received, freshness, margin, unknown: 0 }
     }
 
     /// Returns where the next message is that is handed out.
@@ -102,11 +104,12 @@ impl Reading {
         self.received.topic_cache.count()
     }
 
-    /// Returns whether a message on the topic of this number may be for this subscriber, unless it is one to descendants. A
-    /// topic that is not known may be.
-    pub(super) fn wants(&mut self, topic: usize) -> bool {
-        let id = u32::try_from(topic).ok().and_then(TopicId::new);
-        id.and_then(|id| self.interest.wants(id, &self.received.topic_cache)).unwrap_or(true)
+    /// Returns whether a message on the topic of this number may be for this subscriber, and whether one to its descendants,
+    /// too. A topic that is not known may be.
+    pub(super) fn wants(&mut self, topic: u32) -> (bool, bool) {
+        let wants =
+            TopicId::new(topic).and_then(|id| self.interest.wants(id, &self.received.topic_cache));
+        wants.unwrap_or((true, true))
     }
 
     /// Hands out the next message of the read-ahead that is for this subscriber. Returns false if the
@@ -117,12 +120,25 @@ impl Reading {
             if self.is_mine(segment, tag, None)? {
                 if Tag::from_raw(tag).is_plain() {
                     self.received.read_ahead.want_more();
+                } else if self.is_unknown(tag) {
+                    continue;
                 }
                 self.received.in_place = false;
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Returns whether a record is of a kind that this release does not know, and counts it. It is passed over: what an earlier
+    /// release must not miss, a later one writes only on a bus that the earlier one cannot open.
+    #[inline]
+    pub(super) fn is_unknown(&mut self, tag: u32) -> bool {
+        let is_unknown = !Tag::from_raw(tag).is_message();
+        if is_unknown {
+            self.unknown = self.unknown.saturating_add(1);
+        }
+        is_unknown
     }
 
     /// Fills the read-ahead, which has no more messages. Returns false if messages are wanted in place, or
@@ -215,6 +231,9 @@ impl Reading {
         let tag = Tag::from_raw(seen.tag);
         if tag.is_loss() {
             self.decide_loss(segment, seen, in_ring)
+        } else if tag.topic() == TopicId::INLINE && !tag.is_message() {
+            // For all, as far as this release knows.
+            Ok(true)
         } else if tag.topic() == TopicId::INLINE {
             self.decide_inline(segment, seen, in_ring).map_err(Halted::from)
         } else {

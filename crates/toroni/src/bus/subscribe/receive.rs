@@ -14,7 +14,8 @@
 //!    or sleeps ([`Waiting`](super::waiting::Waiting)).
 //!
 //! If a writer has overtaken the subscriber, step 2 or 4 finds out. The subscriber then moves to the oldest
-//! message that it can still read, and the call returns [`ReceiveError::Lapped`] with the exact loss.
+//! message that it can still read, and the call returns [`ReceiveError::Lapped`] with the exact loss. If nothing was for it
+//! since, it continues at the end of the stream, and there is no loss (`passing.rs`).
 //!
 //! A record may also be a loss on the way to this bus. The interest has no answer for it, so step 1 or 3 decodes
 //! it (`Reading::decide`). If it concerns the subscriber, the call returns [`ReceiveError::Lost`].
@@ -23,6 +24,7 @@
 
 use super::backoff::{Step, WaitStrategy};
 use super::message::Message;
+use super::passing::PATIENCE;
 #[cfg(doc)]
 use super::reading::Reading;
 use super::reading::{Body, Halted};
@@ -61,7 +63,7 @@ impl Subscriber {
                     return Ok(true);
                 }
                 Ok(false) => {}
-                Err(halted) => return Err(self.halted(halted)),
+                Err(halted) => self.halted(halted)?,
             }
             if let Some(found) = self.refill(body)? {
                 if found {
@@ -69,8 +71,8 @@ impl Subscriber {
                 }
                 return Ok(found);
             }
-            // Return after a whole ring of messages for others: the caller may have a deadline.
-            if self.has_passed_a_ring_since(began) {
+            let passed = self.reading.cursor.position.wrapping_sub(began);
+            if passed >= PATIENCE && self.has_passed_enough(passed) {
                 return Ok(false);
             }
         }
@@ -85,10 +87,12 @@ impl Subscriber {
         }
     }
 
-    #[inline]
-    fn has_passed_a_ring_since(&self, position: u64) -> bool {
-        let capacity = self.claim.subscribing.ring.shape().capacity();
-        self.reading.cursor.position.wrapping_sub(position) > capacity
+    /// Passes over what is there if it can, in a call that has read this many bytes for others. Returns whether the call ends,
+    /// after a whole ring of them: the caller may have a deadline.
+    #[cold]
+    fn has_passed_enough(&mut self, passed: u64) -> bool {
+        self.pass_over_if_due();
+        passed > self.claim.subscribing.ring.shape().capacity()
     }
 
     /// Fills the read-ahead, or takes a record that does not go through it. Returns whether a message was
@@ -103,25 +107,25 @@ impl Subscriber {
                     self.progress.caught_up(&self.claim, self.reading.cursor);
                     return Ok(Some(false));
                 }
-                Err(interrupted) => return Err(self.halted(interrupted.into())),
+                Err(interrupted) => return self.halted(interrupted.into()).map(|()| None),
             },
-            Err(halted) => return Err(self.halted(halted)),
+            Err(halted) => return self.halted(halted).map(|()| None),
         };
         if let Some(seen) = seen {
             match self.reading.is_mine(segment, seen.tag, Some(&seen)) {
-                Ok(true) => return self.take(seen, body).map(|()| Some(true)),
-                Ok(false) => self.reading.cursor.advance(&seen),
-                Err(halted) => return Err(self.halted(halted)),
+                Ok(true) if !self.reading.is_unknown(seen.tag) => return self.take(seen, body),
+                Ok(_) => self.reading.cursor.advance(&seen),
+                Err(halted) => return self.halted(halted).map(|()| None),
             }
         }
         self.publish_position_if_due();
         Ok(None)
     }
 
-    /// Copies a record out of the ring, or leaves it there, and goes past it.
-    fn take(&mut self, seen: Seen, body: Body) -> Result<(), ReceiveError> {
+    /// Copies a record out of the ring, or leaves it there, and goes past it. Returns what [`Self::refill`] does.
+    fn take(&mut self, seen: Seen, body: Body) -> Result<Option<bool>, ReceiveError> {
         if let Err(interrupted) = self.reading.copy(&self.claim.subscribing.ring, &seen, body) {
-            return Err(self.halted(interrupted.into()));
+            return self.halted(interrupted.into()).map(|()| None);
         }
         self.reading.cursor.advance(&seen);
         self.progress.counts.add_received(1);
@@ -129,7 +133,7 @@ impl Subscriber {
         if matches!(body, Body::Whole) {
             self.publish_position_if_due();
         }
-        Ok(())
+        Ok(Some(true))
     }
 
     /// As [`Self::next`]. If there is no message and the subscriber has a descriptor, arms the descriptor and
@@ -189,32 +193,36 @@ impl Subscriber {
         self.progress.publish_if_due(&self.claim, &self.reading.cursor);
     }
 
-    fn publish_position(&mut self) {
+    pub(super) fn publish_position(&mut self) {
         self.progress.publish(&self.claim, self.reading.cursor);
     }
 
+    /// Returns what ends the call, unless the subscriber was lapped and has missed nothing that is for it.
     #[cold]
-    fn halted(&mut self, halted: Halted) -> ReceiveError {
+    fn halted(&mut self, halted: Halted) -> Result<(), ReceiveError> {
+        if matches!(halted, Halted::Interrupted(Interrupted::Lapped)) && self.pass_over_lap() {
+            return Ok(());
+        }
         self.found();
         let resumed = match halted {
             Halted::Lost(lost) => {
                 self.progress.counts.add_loss(&lost);
                 // Losses are rare, and an observer is to see what the caller sees.
                 self.publish_position();
-                return ReceiveError::Lost(lost);
+                return Err(ReceiveError::Lost(lost));
             }
             Halted::Interrupted(Interrupted::Corrupt(corrupt)) => Err(corrupt),
             Halted::Interrupted(Interrupted::Lapped) => {
                 self.reading.resume(&self.claim.subscribing.ring)
             }
         };
-        match resumed {
+        Err(match resumed {
             Err(corrupt) => corrupt.into(),
             Ok((lost_messages, lost_bytes)) => {
                 self.progress.lapsed(&self.claim, self.reading.cursor, lost_messages);
                 ReceiveError::Lapped { lost_messages, lost_bytes }
             }
-        }
+        })
     }
 
     /// Waits after a check that found nothing, as the wait strategy says.
@@ -366,6 +374,8 @@ mod tests {
                 let mut subscriber = bus.subscribe("wanted").unwrap();
                 let tag = Tag::message(forged, false, &Extensions::default()).raw();
                 let payload = header(16, tag).to_ne_bytes().repeat(125);
+                // Otherwise it would have lost nothing.
+                wanted.publish(b"which is lost").unwrap();
                 for _ in 0..70 {
                     other.publish(&payload).unwrap();
                 }
@@ -378,7 +388,9 @@ mod tests {
                 let told = receive(&mut subscriber);
                 assert!(matches!(told, Err(ReceiveError::Lapped { .. })), "{told:?}");
                 let tag = Tag::message(forged, false, &Extensions::default());
-                assert_eq!(subscriber.reading.interest.answer(tag), None);
+                // It may have looked at the topics that are there.
+                let answer = subscriber.reading.interest.answer(tag);
+                assert_eq!(answer, (forged.index() == 0).then_some(true));
                 wanted.publish(b"wanted").unwrap();
                 assert_eq!(subscriber.receive().unwrap().payload(), b"wanted");
             }

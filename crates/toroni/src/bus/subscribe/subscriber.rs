@@ -9,6 +9,7 @@ use super::freshness::Freshness;
 use super::in_place::{Borrowed, InPlace};
 use super::interrupter::Interrupter;
 use super::message::Message;
+use super::passing::Passing;
 use super::progress::{Progress, SubscriberStats};
 use super::reading::{Body, Reading};
 #[cfg(feature = "tokio")]
@@ -59,6 +60,7 @@ pub struct Subscriber {
     pub(super) progress: Progress,
     pub(super) waiting: Waiting,
     pub(super) column: Column,
+    pub(super) passing: Passing,
 }
 
 impl Subscriber {
@@ -77,6 +79,7 @@ impl Subscriber {
             progress: Progress::new(&claim, cursor),
             waiting: Waiting::new(strategy, settings.notify),
             column: Column::default(),
+            passing: Passing::default(),
             claim,
         };
         if settings.notify != NotifyKind::Futex {
@@ -520,7 +523,8 @@ impl Subscriber {
     /// Returns what it has seen so far.
     #[must_use]
     pub fn stats(&self) -> SubscriberStats {
-        SubscriberStats { stale: self.reading.freshness.stale, ..self.progress.counts }
+        let (stale, unknown) = (self.reading.freshness.stale, self.reading.unknown);
+        SubscriberStats { stale, unknown, ..self.progress.counts }
     }
 
     /// Returns the number of its slot, as `toroni info` shows it.

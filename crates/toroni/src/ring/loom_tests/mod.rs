@@ -13,6 +13,7 @@
 //! header. The second record covers all of message 0.
 
 mod deaths;
+mod passing;
 mod space;
 
 use super::copy::Scratch;
