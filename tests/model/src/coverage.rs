@@ -20,14 +20,14 @@ macro_rules! steps {
 
 steps! { PUBLISHER_STEPS, number_of_doing, Doing, 0;
     Enter, Claim, Inherit, InheritSeize, Release, Lock, Seize, Delay, Keep, CheckKept, GiveUp, RecoverSequence, RecoverTail, RecoverProposal, RecoverNext, Propose, LoadJoins, Withdraw, ReadSlots,
-    AskLeases, LoadSpace, StoreUntil, RaiseWaits, Reserve, Write, Unlock, LoadSleeps, RaiseWake,
-    WakeAll, WaitForSpace, Done, Gone,
+    AskLeases, LoadSpace, StoreUntil, RaiseWaits, Reserve, Write, Unlock, LoadSleeps, LoadRow,
+    CountSleeps, Look, ChooseSleepers, RaiseWord, WakeOne, WaitForSpace, Done, Gone,
 }
 steps! { SUBSCRIBER_STEPS, number_of_reading, Reading, PUBLISHER_STEPS.len();
-    ClaimState, ClaimGeneration, FindTail, FindReserved, FindEntries, WalkLoad, WalkCheck, FindCheck,
+    ClaimState, ClaimGeneration, ClearColumn, FindTail, FindReserved, FindEntries, WalkLoad, WalkCheck, FindCheck,
     JoinPosition, JoinState, CountJoin, JoinProposal, JoinCheck, JoinTail, Scan, Copy, Validate, PositionFirst, Peek, PeekCheck,
     CopyLong, ValidateLong, StorePosition, AskLapse, CountReturn, LoadWaits, LoadUntil, AnswerUntil, AnswerReserved, AnswerSlots,
-    RaiseSpace, Token, Arm, Recheck, RecheckValidate, Sleep, Asleep, CountLeave,
+    RaiseSpace, LoadTopics, MarkTopic, Token, ArmOwn, ArmCommon, Recheck, RecheckValidate, Sleep, Asleep, CountLeave,
     Gone,
 }
 

@@ -7,7 +7,7 @@
 use crate::mistakes::Mistake;
 use crate::publisher::Doing;
 use crate::setup::Start;
-use crate::state::{Fault, Life, NO_ENTRY, Publisher, RecordStart};
+use crate::state::{Fault, Life, MOST_TOPICS, NO_ENTRY, Publisher, RecordStart};
 use crate::subscriber::{After, Reading, Turn};
 use crate::{word, writing};
 
@@ -23,7 +23,11 @@ impl Turn<'_> {
             }
             Reading::ClaimGeneration => {
                 self.state.slots[self.me].generation += 1;
-                self.go(Reading::FindTail { attempt: 0, back: false })
+                self.clear_from(0)
+            }
+            Reading::ClearColumn { topic } => {
+                self.state.slots[self.me].unwanted &= !(1 << topic);
+                self.clear_from(topic + 1)
             }
             Reading::FindTail { attempt, back } => {
                 let tail = self.state.ring.tail;
@@ -76,6 +80,18 @@ impl Turn<'_> {
                 self.go(Reading::FindTail { attempt: 0, back: false })
             }
             _ => unreachable!("the steps of reading are in subscriber.rs"),
+        }
+    }
+
+    /// Clears the column where it is set, from this topic on. Then it seeks its place.
+    fn clear_from(&mut self, from: u8) -> bool {
+        let unwanted = self.state.slots[self.me].unwanted;
+        let mut set = (from..MOST_TOPICS).filter(|topic| unwanted & 1 << topic != 0);
+        match set.next() {
+            Some(topic) if !self.has(Mistake::ColumnOfTheLastOwner) => {
+                self.go(Reading::ClearColumn { topic })
+            }
+            _ => self.go(Reading::FindTail { attempt: 0, back: false }),
         }
     }
 

@@ -13,6 +13,7 @@
 //!  state.rs        the words that are shared, the registers of each process, and the truth
 //!  publisher.rs    lock, takeover, recovery, commit, unlock, wake
 //!  space.rs        the check of slow readers, and the wait for them
+//!  waking.rs       the wake-ups: who sleeps, and who wants what was published
 //!  writing.rs      what one commit stores, store by store
 //!  subscriber.rs   read-ahead, long records, its position, its sleep
 //!  joining.rs      claim, join, and the return of one that was lapped
@@ -26,7 +27,7 @@
 //!  points.rs       where the crash points of the library are in the model
 //! ```
 //!
-//! `cargo xtask model` runs it, in about 10 s; `cargo xtask model --mistakes` shows each mistake's counterexample.
+//! `cargo xtask model` runs it, in about 15 s; `cargo xtask model --mistakes` shows each mistake's counterexample.
 //!
 //! # What is shown
 //!
@@ -46,8 +47,14 @@
 //!   the model, a process that can have the lock may take it at any time.
 //! - **The seqlock of an index entry** for its readers: they read position and sequence in one step.
 //!   Writers store them one by one. A slot is read in one step, too; several slots in any order.
-//! - **Topics, names, patterns, extensions, descriptors.** A payload is one to three words, of the worst kind: they
+//! - **Names, patterns, extensions, descriptors.** A reader wants a set of at most two topics, which are numbers. Messages of
+//!   a topic that a reader does not want are checked, too. A payload is one to three words, of the worst kind: they
 //!   look like headers, or like the end of the stream ([`word`]).
+//! - **The number of slots in use.** All of them are, from the beginning.
+//! - **A new topic** is appended by the first store of its message. The library appends it earlier, also under the lock.
+//! - **A subscriber that lost its lease** and still writes to the column of its slot.
+//! - **A publisher that crosses a quarter of the ring** wakes no subscriber for that. One that waits for space does.
+//! - **Several threads of a publisher**, which share what it knows of sleepers: loom has them.
 //! - **Messages in place.** A reader reads ahead and copies.
 //! - **Starts at a position.** A reader joins at the end, or at the oldest message, which is the same protocol.
 //! - **Two loads of the same word in a row** are one, as are the two writes of a position before a sleep.
@@ -78,5 +85,6 @@ pub mod state;
 pub mod subscriber;
 mod symmetry;
 pub mod trace;
+mod waking;
 pub mod word;
 pub mod writing;

@@ -53,6 +53,22 @@ pub enum Mistake {
     TokenAfterArming,
     /// A publisher counts sleepers as notified that came after its wake.
     NotifiedUpToANewerCount,
+    /// A publisher forgets a sleeper that did not want what it published.
+    BystandersForgotten,
+    /// A reader that arms raises the common count before its own.
+    CommonCountFirst,
+    /// A publisher that begins to wait for space wakes only those that want what it has published.
+    WaitsForBystanders,
+    /// A publisher reads who does not want its message before it commits the message.
+    RowBeforeCommit,
+    /// The next owner of a slot leaves the bits of the last one in its column.
+    ColumnOfTheLastOwner,
+    /// A reader that wants more leaves its bits as they are.
+    ColumnKeptWithANewPattern,
+    /// It sets its bits before it has the new pattern.
+    BitsBeforePatterns,
+    /// A reader says before it sleeps that it wants nothing of topics that are not in the table yet.
+    NewTopicsUnwanted,
     /// A publisher that begins to wait for space does not wake the readers of what it has published.
     WaitsWithoutWaking,
     /// A loss is not counted by sequences, but guessed from the bytes that were skipped.
@@ -131,6 +147,14 @@ table! {
     SleepWithoutARecheck: "sleep-without-a-recheck" in "sleeping" breaks NOT_STUCK;
     TokenAfterArming: "token-after-arming" in "sleeping" breaks NOT_STUCK;
     NotifiedUpToANewerCount: "notified-up-to-a-newer-count" in "sleeping" breaks NOT_STUCK;
+    BystandersForgotten: "bystanders-forgotten" in "bystander" breaks NOT_STUCK;
+    CommonCountFirst: "common-count-first" in "sleeping" breaks NOT_STUCK;
+    WaitsForBystanders: "waits-for-bystanders" in "gating-bystander" breaks NOT_STUCK;
+    RowBeforeCommit: "row-before-commit" in "adding" breaks NOT_STUCK;
+    ColumnOfTheLastOwner: "column-of-the-last-owner" in "after-a-reset" breaks NOT_STUCK;
+    ColumnKeptWithANewPattern: "column-kept-with-a-new-pattern" in "adding" breaks NOT_STUCK;
+    BitsBeforePatterns: "bits-before-patterns" in "adding" breaks NOT_STUCK;
+    NewTopicsUnwanted: "new-topics-unwanted" in "new-topic" breaks NOT_STUCK;
     WaitsWithoutWaking: "waits-without-waking" in "gating-asleep" breaks NOT_STUCK;
     LossGuessed: "loss-guessed" in "lap" breaks ONE_ORDER;
     KeptInSecret: "kept-in-secret" in "exclusive-stopped" breaks NOT_STUCK;

@@ -38,6 +38,8 @@ pub enum Action {
     SubscriberReturns(u8),
     /// A subscriber that is about to read leaves in order instead.
     SubscriberLeaves(u8),
+    /// It wants more topics from now on.
+    SubscriberAdds(u8),
 }
 
 impl Protocol {
@@ -78,7 +80,7 @@ impl Protocol {
     }
 
     /// Whether every process that can continue has finished: publishers have published all messages or were refused,
-    /// subscribers have delivered them or reported them as lost. A process that waits for a stopped one is excused, but
+    /// subscribers have delivered those that they want, or reported them as lost. A process that waits for a stopped one is excused, but
     /// only the next exclusive publisher may wait for an exclusive one.
     #[must_use]
     pub fn is_finished(&self, state: &State) -> bool {
@@ -104,7 +106,9 @@ impl Protocol {
         };
         let has_read = |subscriber: &crate::state::Subscriber| {
             subscriber.life != Life::Running
-                || usize::from(subscriber.at.sequence) == state.truth.committed.len()
+                || state.truth.committed[usize::from(subscriber.at.sequence)..]
+                    .iter()
+                    .all(|told| subscriber.interest.wants & self.setup.topic_bit(told.stamp) == 0)
         };
         state.publishers.iter().enumerate().all(has_written)
             && state.subscribers.iter().all(has_read)
@@ -125,7 +129,7 @@ impl Protocol {
             Action::PublisherDies(me) => {
                 state.budget.deaths -= 1;
                 let me = &mut state.publishers[usize::from(me)];
-                let owed = me.owes;
+                let owed = me.owes != 0;
                 // Its next process continues after the call in which it died.
                 let begun = match me.doing {
                     Doing::Enter
@@ -139,7 +143,7 @@ impl Protocol {
                     _ => true,
                 };
                 let work = me.work + u8::from(begun);
-                me.forget();
+                me.forget(setup);
                 (me.life, me.doing, me.work) = (Life::Dead, Doing::Gone, work);
                 state.unwoken |= owed;
                 true
@@ -155,7 +159,7 @@ impl Protocol {
                 state.budget.stops -= 1;
                 let me = &mut state.publishers[usize::from(me)];
                 me.life = Life::Stopped;
-                state.unwoken |= me.owes;
+                state.unwoken |= me.owes != 0;
                 true
             }
             Action::SubscriberStops(me) => {
@@ -189,6 +193,10 @@ impl Protocol {
                 state.budget.leaves -= 1;
                 state.slots[usize::from(me)].active = false;
                 state.subscribers[usize::from(me)].reading = Reading::CountLeave;
+                true
+            }
+            Action::SubscriberAdds(me) => {
+                subscriber::Turn { setup, state, me: usize::from(me) }.add_pattern();
                 true
             }
         }
@@ -253,6 +261,9 @@ fn mishaps(setup: &Setup, state: &State, actions: &mut Vec<Action>) {
         if subscriber.life == Life::Running && reads && budget.leaves > 0 {
             actions.push(Action::SubscriberLeaves(number));
         }
+        if subscriber.life == Life::Running && reads && subscriber.interest.adds != 0 {
+            actions.push(Action::SubscriberAdds(number));
+        }
     }
 }
 
@@ -305,6 +316,10 @@ impl Model for Protocol {
                 // It is not used before the next scan sets it.
                 publisher.gating_cache.0 = 0;
             }
+        }
+        for publisher in next.publishers.iter_mut().filter(|one| one.doing == Doing::Done) {
+            // What it knows of sleepers is of no use any more.
+            (publisher.noted, publisher.asleep, publisher.seen, publisher.armed) = (true, 0, 0, 0);
         }
         Some(next)
     }

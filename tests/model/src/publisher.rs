@@ -1,5 +1,4 @@
-//! A publisher, step by step: `bus/publish/publishing.rs`, `shm/lock.rs`, `ring/writer.rs`,
-//! `notify/eventcount.rs`.
+//! A publisher, step by step: `bus/publish/publishing.rs`, `shm/lock.rs`, `ring/writer.rs`.
 //!
 //! An exclusive publisher (`bus/publish/exclusive.rs`) takes the lock, marks it and keeps it. Before each message it
 //! checks that the lock is still its own. If it lost its lease, others take it for dead, and take over while it may be in
@@ -7,7 +6,7 @@
 //! model that wait ends when the former owner is between two messages. If it is never seen to end, the process is stuck,
 //! which the search reports.
 //!
-//! Its check of the slots is in `space.rs`.
+//! Its check of the slots is in `space.rs`, its wake-ups are in `waking.rs`.
 
 use crate::mistakes::Mistake;
 use crate::setup::{Lock, Policy, Setup, Work, small};
@@ -123,15 +122,43 @@ pub enum Doing {
         /// As in [`Doing::Unlock`].
         wait: bool,
     },
-    /// Raises `wake`.
-    RaiseWake {
+    /// Nothing is new: loads the row of what it published, to find out whether one that it remembers wants it.
+    LoadRow {
         /// As in [`Doing::Unlock`].
         wait: bool,
     },
-    /// Wakes all sleepers.
-    WakeAll {
+    /// One of them wants it, so it makes a round: loads `sleeps` again.
+    CountSleeps {
         /// As in [`Doing::Unlock`].
         wait: bool,
+    },
+    /// Loads the counts of the slots, in any order, and remembers who has armed.
+    Look {
+        /// As in [`Doing::Unlock`].
+        wait: bool,
+        /// Bits of the slots that it has not looked at yet.
+        left: u8,
+    },
+    /// Loads the row again, and chooses whom to wake.
+    ChooseSleepers {
+        /// As in [`Doing::Unlock`].
+        wait: bool,
+    },
+    /// Raises the futex word of one of them.
+    RaiseWord {
+        /// As in [`Doing::Unlock`].
+        wait: bool,
+        /// Bits of the slots that it has not woken yet.
+        left: u8,
+    },
+    /// Wakes that one.
+    WakeOne {
+        /// As in [`Doing::Unlock`].
+        wait: bool,
+        /// As in [`Doing::RaiseWord`].
+        left: u8,
+        /// The bit of its slot.
+        one: u8,
     },
     WaitForSpace,
     Done,
@@ -169,8 +196,12 @@ impl Doing {
             | Self::Lock
             | Self::Seize(_)
             | Self::LoadSleeps { .. }
-            | Self::RaiseWake { .. }
-            | Self::WakeAll { .. }
+            | Self::LoadRow { .. }
+            | Self::CountSleeps { .. }
+            | Self::Look { .. }
+            | Self::ChooseSleepers { .. }
+            | Self::RaiseWord { .. }
+            | Self::WakeOne { .. }
             | Self::AskLeases
             | Self::WaitForSpace
             | Self::Done
@@ -189,7 +220,9 @@ pub(crate) struct Turn<'a> {
 /// In how many ways a publisher's next step can go.
 pub(crate) fn ways(setup: &Setup, state: &State, me: usize) -> u8 {
     match &state.publishers[me].doing {
-        Doing::ReadSlots { .. } => small(setup.subscribers),
+        Doing::ReadSlots { .. } | Doing::Look { .. } | Doing::RaiseWord { .. } => {
+            small(setup.subscribers)
+        }
         Doing::WaitForSpace => 2,
         Doing::Enter => small(setup.works.len()),
         _ => 1,
@@ -329,27 +362,13 @@ impl Turn<'_> {
                 }
                 self.go(Doing::LoadSleeps { wait })
             }
-            Doing::LoadSleeps { wait } => {
-                if self.mine().answered {
-                    return self.after_wake(wait);
-                }
-                self.mine().counted = true;
-                self.go(Doing::RaiseWake { wait })
-            }
-            Doing::RaiseWake { wait } => {
-                self.state.raise_wake();
-                self.go(Doing::WakeAll { wait })
-            }
-            Doing::WakeAll { wait } => {
-                for subscriber in self.state.subscribers.iter_mut() {
-                    subscriber.wake_up();
-                }
-                let newer = self.has(Mistake::NotifiedUpToANewerCount);
-                let me = self.mine();
-                me.answered = me.counted || newer;
-                me.counted = false;
-                self.after_wake(wait)
-            }
+            Doing::LoadSleeps { .. }
+            | Doing::LoadRow { .. }
+            | Doing::CountSleeps { .. }
+            | Doing::Look { .. }
+            | Doing::ChooseSleepers { .. }
+            | Doing::RaiseWord { .. }
+            | Doing::WakeOne { .. } => self.wake(way),
             Doing::WaitForSpace => self.wait_for_space(way),
             Doing::Done | Doing::Gone => false,
         }
@@ -529,9 +548,12 @@ impl Turn<'_> {
         let messages = self.messages();
         let stores = writing::stores(self.setup, self.state, from, &messages);
         let store = stores[usize::from(done)];
+        if done == 0 && self.has(Mistake::RowBeforeCommit) {
+            self.mine().early_row = self.state.row(self.topics_of(&messages));
+        }
         writing::carry_out(self.state, store, &messages);
         if matches!(store, Store::Commit(..)) {
-            self.mine().owes = true;
+            self.mine().owes |= self.topics_of(&messages);
         }
         if usize::from(done) + 1 < stores.len() {
             return self.go(Doing::Write { done: done + 1, from });
@@ -550,6 +572,10 @@ impl Turn<'_> {
         self.end_hold(false)
     }
 
+    fn topics_of(&self, messages: &[Message]) -> u8 {
+        messages.iter().fold(0, |all, message| all | self.setup.topic_bit(message.stamp))
+    }
+
     /// Gives the lock back, unless the publisher keeps it.
     pub(crate) fn end_hold(&mut self, wait: bool) -> bool {
         let keeps = self.mine().keeps;
@@ -562,8 +588,8 @@ impl Turn<'_> {
         self.go(if keeps { Doing::CheckKept } else { Doing::Lock })
     }
 
-    fn after_wake(&mut self, wait: bool) -> bool {
-        self.mine().owes = false;
+    pub(crate) fn after_wake(&mut self, wait: bool) -> bool {
+        self.mine().owes = 0;
         if wait {
             return self.go(Doing::AskLeases);
         }

@@ -1,7 +1,9 @@
 //! What one run models: how large the ring is, which processes take part, and what may go wrong.
 
 use crate::mistakes::Mistake;
-use crate::state::{MOST_BLOCKS, MOST_MESSAGES, MOST_PUBLISHERS, MOST_SUBSCRIBERS, MOST_WORDS};
+use crate::state::{
+    MOST_BLOCKS, MOST_MESSAGES, MOST_PUBLISHERS, MOST_SUBSCRIBERS, MOST_TOPICS, MOST_WORDS,
+};
 
 /// What one call of a publisher publishes. Numbers are words of payload, 0 to 3.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +55,27 @@ pub enum Start {
     Oldest,
 }
 
+/// Which topics a subscriber wants. Each is a bit for each topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Interest {
+    pub wants: u8,
+    /// What it adds by `add_pattern`, at any time; 0 is nothing.
+    pub adds: u8,
+    /// What the next owner of its slot wants.
+    pub next_owner: u8,
+}
+
+impl Interest {
+    /// All topics.
+    pub const ALL: Self = Self { wants: u8::MAX, adds: 0, next_owner: u8::MAX };
+
+    /// Always the same topics.
+    #[must_use]
+    pub const fn of(wants: u8) -> Self {
+        Self { wants, adds: 0, next_owner: wants }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Capacity of the ring in words: a power of two, at most 64.
@@ -70,6 +93,13 @@ pub struct Setup {
     pub sleep: bool,
     /// One list a publisher.
     pub works: Vec<Vec<Work>>,
+    /// The topics of the messages, in the order of all lists. If it is empty, all are on one topic.
+    pub topics: Vec<u8>,
+    /// How many topics are in the table at the beginning. A publisher appends the others before it publishes on them.
+    pub known_topics: u8,
+    /// Whether the columns of the slots are full of bits at the beginning, as after a reset of the bus. No subscriber is
+    /// there then.
+    pub stale_columns: bool,
     /// How many publishers, from the first, are exclusive: each keeps the lock from before its first call to after its
     /// last.
     pub exclusive: usize,
@@ -78,6 +108,8 @@ pub struct Setup {
     pub late: usize,
     /// Subscribers; the first `joined` are there at the beginning, the others join at any time.
     pub subscribers: usize,
+    /// What they want, from the first. The others want all topics.
+    pub interests: Vec<Interest>,
     /// See `subscribers`.
     pub joined: usize,
     /// Where the others begin.
@@ -116,9 +148,13 @@ impl Default for Setup {
             lock: Lock::Lease,
             sleep: false,
             works: Vec::new(),
+            topics: Vec::new(),
+            known_topics: 1,
+            stale_columns: false,
             exclusive: 0,
             late: 0,
             subscribers: 1,
+            interests: Vec::new(),
             joined: usize::MAX,
             start: Start::End,
             deaths: 0,
@@ -163,11 +199,25 @@ impl Setup {
         )?;
         // A publisher that takes over waits for a moment, but a stopped process may continue at any time.
         is(self.losses == 0 || self.stops == 0, "losses of leases, or stops")?;
+        is(!self.stale_columns || self.joined == 0, "stale columns: before any subscriber")?;
         is(self.subscribers <= MOST_SUBSCRIBERS, "subscribers: at most 3")?;
         let works = || self.works.iter().flatten();
         let lengths: Vec<u8> = works().flat_map(|work| work.lengths().iter().copied()).collect();
         is(lengths.len() <= MOST_MESSAGES, "messages: at most 31 in all")?;
         is(lengths.iter().all(|length| *length <= 3), "payloads: at most 3 words")?;
+        is(
+            self.topics.is_empty() || self.topics.len() == lengths.len(),
+            "topics: none, or one for each message",
+        )?;
+        is(
+            self.topics.iter().all(|topic| *topic < MOST_TOPICS)
+                && (1..=MOST_TOPICS).contains(&self.known_topics),
+            "topics: at most 2",
+        )?;
+        is(
+            self.interests.is_empty() || !self.topics.is_empty(),
+            "subscribers that do not want all: only with topics",
+        )?;
         let largest = works().map(|work| match work {
             Work::Batch(lengths) => lengths.iter().map(|length| 1 + length).sum(),
             Work::One(length) => 1 + length,
@@ -189,6 +239,23 @@ impl Setup {
     pub(crate) fn length(&self, stamp: u8) -> u8 {
         let mut lengths = self.works.iter().flatten().flat_map(|work| work.lengths().iter());
         *lengths.nth(stamp.into()).expect("a message of this setup")
+    }
+
+    /// The bit of a message's topic.
+    #[must_use]
+    pub fn topic_bit(&self, stamp: u8) -> u8 {
+        1 << self.topics.get(usize::from(stamp)).copied().unwrap_or(0)
+    }
+
+    /// Whether there is more than one topic. Otherwise subscribers have no column.
+    #[must_use]
+    pub fn has_topics(&self) -> bool {
+        !self.topics.is_empty()
+    }
+
+    /// A bit for each slot of a subscriber.
+    pub(crate) fn all_slots(&self) -> u8 {
+        small((1 << self.subscribers) - 1)
     }
 
     /// The number of the first message of a publisher's work: messages are numbered through all lists.

@@ -2,7 +2,7 @@
 //! too, and larger ones.
 
 use crate::mistakes::Line;
-use crate::setup::{Lock, Policy, Setup, Start, Victims, Work};
+use crate::setup::{Interest, Lock, Policy, Setup, Start, Victims, Work};
 
 use Work::{Batch, Burst, One};
 
@@ -23,9 +23,10 @@ pub struct Named {
 pub enum Size {
     /// Seconds: a test.
     Small,
-    /// For the command only. On one busy core: `lap-and-deaths` 417,040 states, 110 steps deep, 2 s;
-    /// `three-publishers` 749,728, 87, 4 s; `limit-and-deaths` 2,097,090, 197, 18 s; `everybody-mortal`
-    /// 3,180,686, 151, 18 s; `exclusive-lapping` 18,657,445, 152, 45 s; `joining-and-deaths` 3,127,454, 182, 22 s; `two-and-two` about 20 million, 145, 2 to 7 min and some hundred MB.
+    /// For the command only. On two busy cores: `lap-and-deaths` 406,944 states, 114 steps deep, 8 s;
+    /// `three-publishers` 975,313, 92, 11 s; `limit-and-deaths` 4,105,400, 207, 44 s; `everybody-mortal`
+    /// 6,520,179, 156, 28 s; `exclusive-lapping` 16,527,945, 150, 61 s; `joining-and-deaths` 2,368,416, 173, 9 s;
+    /// `two-and-two` about 20 million, 145, 2 to 7 min and some hundred MB.
     Large,
 }
 
@@ -53,6 +54,29 @@ pub fn all() -> Vec<Named> {
         ),
         small("rejoining", "a reader dies or leaves, and its slot is taken again", rejoining()),
         small("sleeping", "readers sleep, publishers wake them or die", sleeping()),
+        small(
+            "bystander",
+            "a reader sleeps through what it does not want, publishers wake it for the rest or die",
+            bystander(),
+        ),
+        small("two-interests", "two readers sleep that want different topics", two_interests()),
+        small("new-topic", "a topic is new while its reader sleeps", new_topic()),
+        small("adding", "a reader that has slept wants one more topic", adding()),
+        small(
+            "reclaimed",
+            "a reader that has slept dies, and the next owner of its slot wants what it did not",
+            reclaimed(),
+        ),
+        small(
+            "after-a-reset",
+            "the column of a slot has bits of topics that come later",
+            after_a_reset(),
+        ),
+        small(
+            "gating-bystander",
+            "publishers wait for a reader that sleeps because nothing is for it",
+            gating_bystander(),
+        ),
         small(
             "gating-asleep",
             "a publisher in a burst waits for a reader that sleeps",
@@ -234,6 +258,65 @@ fn sleeping() -> Setup {
         deaths: 1,
         victims: Victims::Publishers,
         ..Setup::default()
+    }
+}
+
+fn bystander() -> Setup {
+    Setup {
+        topics: vec![0, 1, 0],
+        known_topics: 2,
+        interests: vec![Interest::of(0b10)],
+        ..sleeping()
+    }
+}
+
+fn two_interests() -> Setup {
+    Setup {
+        works: vec![vec![One(0), One(0)]],
+        topics: vec![0, 1],
+        known_topics: 2,
+        subscribers: 2,
+        interests: vec![Interest::of(0b01), Interest::of(0b10)],
+        deaths: 0,
+        ..sleeping()
+    }
+}
+
+fn new_topic() -> Setup {
+    Setup { topics: vec![0, 1, 1], deaths: 0, known_topics: 1, ..bystander() }
+}
+
+fn adding() -> Setup {
+    Setup {
+        topics: vec![0, 1, 1],
+        interests: vec![Interest { wants: 0b01, adds: 0b10, next_owner: 0 }],
+        deaths: 0,
+        ..bystander()
+    }
+}
+
+fn reclaimed() -> Setup {
+    Setup {
+        topics: vec![0, 1, 1],
+        interests: vec![Interest { wants: 0b01, adds: 0, next_owner: 0b10 }],
+        restarts: 1,
+        victims: Victims::Subscribers,
+        ..bystander()
+    }
+}
+
+fn after_a_reset() -> Setup {
+    Setup { joined: 0, stale_columns: true, ..new_topic() }
+}
+
+fn gating_bystander() -> Setup {
+    Setup {
+        words: 4,
+        works: vec![vec![Burst(vec![0, 0, 1])], vec![One(0)]],
+        topics: vec![0, 0, 0, 1],
+        known_topics: 2,
+        interests: vec![Interest::of(0b10)],
+        ..gating_asleep()
     }
 }
 

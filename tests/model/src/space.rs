@@ -6,7 +6,7 @@
 
 use crate::mistakes::Mistake;
 use crate::publisher::{Doing, Seen, Turn};
-use crate::setup::{Policy, small};
+use crate::setup::Policy;
 use crate::state::{Fault, Life, MOST_SUBSCRIBERS, Slot};
 use crate::subscriber::Reading;
 use crate::writing;
@@ -26,7 +26,7 @@ impl Turn<'_> {
         if (is_current || ignores) && wanted <= minimum + capacity {
             return self.no_reader_in_the_way(again);
         }
-        let left = all_slots(self.setup.subscribers);
+        let left = self.setup.all_slots();
         let seen = Seen::default();
         if left == 0 {
             return self.judge_scan(again, seen);
@@ -38,7 +38,8 @@ impl Turn<'_> {
         if left & 1 << way == 0 {
             return false;
         }
-        seen[usize::from(way)] = self.state.slots[usize::from(way)];
+        // It does not look at the column of the slot here.
+        seen[usize::from(way)] = Slot { unwanted: 0, ..self.state.slots[usize::from(way)] };
         let left = left & !(1 << way);
         if left != 0 {
             return self.go(Doing::ReadSlots { again, left, seen });
@@ -182,6 +183,7 @@ impl Reading {
             self,
             Self::ClaimState
                 | Self::ClaimGeneration
+                | Self::ClearColumn { .. }
                 | Self::FindTail { .. }
                 | Self::FindReserved { .. }
                 | Self::FindEntries { .. }
@@ -200,10 +202,6 @@ impl Reading {
                 | Self::Gone
         )
     }
-}
-
-fn all_slots(subscribers: usize) -> u8 {
-    small((1 << subscribers) - 1)
 }
 
 /// `ring/slots.rs`, `gating`: slots and positions.

@@ -6,7 +6,7 @@
 //! only in how often something happened are one state.
 
 use crate::publisher::Doing;
-use crate::setup::{Setup, small};
+use crate::setup::{Interest, Setup, small};
 use crate::subscriber::Reading;
 use std::hash::{Hash, Hasher};
 
@@ -20,6 +20,8 @@ pub const MOST_PUBLISHERS: usize = 3;
 pub const MOST_SUBSCRIBERS: usize = 3;
 /// Messages at the most, of all publishers.
 pub const MOST_MESSAGES: usize = 31;
+/// Topics at the most.
+pub const MOST_TOPICS: u8 = 2;
 /// Position of an index entry that changes, or was never set.
 pub const NO_ENTRY: u8 = u8::MAX;
 
@@ -95,6 +97,8 @@ pub struct Ring {
     pub proposed: u8,
     /// The position that subscribers should reach before they wake a waiting publisher.
     pub until: u8,
+    /// How many topics the table has.
+    pub topics: u8,
     pub words: Row<u8, MOST_WORDS>,
     pub index: Row<RecordStart, MOST_BLOCKS>,
 }
@@ -108,6 +112,8 @@ pub struct Slot {
     pub active: bool,
     /// Everything before it has been read.
     pub position: u8,
+    /// Its column of the rows: a bit for each topic of which its owner says that it wants nothing.
+    pub unwanted: u8,
 }
 
 /// Whether a process takes steps.
@@ -149,14 +155,22 @@ pub struct Publisher {
     pub item: u8,
     /// The step that it takes next.
     pub doing: Doing,
-    /// It committed, and has not woken the sleepers yet.
-    pub owes: bool,
+    /// It committed, and has not woken the sleepers yet: a bit for each topic.
+    pub owes: u8,
     /// The policy's limit was reached in this call.
     pub expired: bool,
-    /// The count of sleepers that it last notified is the current one.
-    pub answered: bool,
-    /// So is the one that it loaded before a wake.
+    /// The count of sleeps that it noted is the current one.
+    pub noted: bool,
+    /// So is the one that it loaded in the round that it makes.
     pub counted: bool,
+    /// What it knows of the slots, a bit for each: those that it remembers as asleep.
+    pub asleep: u8,
+    /// Those of them that have not armed since it looked at them.
+    pub seen: u8,
+    /// Those that have armed since the count for which it woke them last.
+    pub armed: u8,
+    /// A mistake: the slots that did not want the message before it was committed.
+    pub early_row: u8,
     /// The count of joins that it loaded before its scan is the current one.
     pub joins_known: bool,
     /// A subscriber came back after a lapse since it loaded that count. It may overrun that subscriber, because its scan
@@ -182,7 +196,7 @@ pub struct Subscriber {
     pub at: RecordStart,
     /// The position that it wrote to its slot last.
     pub published: u8,
-    /// `wake` was not raised since it loaded it.
+    /// The futex word of its slot was not raised since it loaded it.
     pub token: bool,
     /// The count of waits that it last served is the current one.
     pub answered: bool,
@@ -190,6 +204,10 @@ pub struct Subscriber {
     pub counted: bool,
     /// The start that it found first while it joins, unless it joins at the end.
     pub sought: Option<u8>,
+    /// What it wants.
+    pub interest: Interest,
+    /// How many topics its column covers.
+    pub column: u8,
 }
 
 /// What really happened, which no process knows.
@@ -272,9 +290,10 @@ impl State {
             Row::new(RecordStart { position: NO_ENTRY, sequence: 0 }, usize::from(setup.blocks));
         index[0].position = 0;
         let joined = setup.joined.min(setup.subscribers);
-        let mut slots = Row::new(Slot::default(), setup.subscribers);
+        let unwanted = if setup.stale_columns { (1 << MOST_TOPICS) - 1 } else { 0 };
+        let mut slots = Row::new(Slot { unwanted, ..Slot::default() }, setup.subscribers);
         for slot in &mut slots[..joined] {
-            *slot = Slot { generation: 1, active: true, position: 0 };
+            *slot = Slot { generation: 1, active: true, ..Slot::default() };
         }
         let mut publishers = Row::new(Publisher::new(0, false, false), 0);
         let mut generations = Row::new(0, 0);
@@ -283,9 +302,10 @@ impl State {
             publishers.push(Publisher::new(small(number), is_late, works.is_empty()));
             generations.push(u8::from(!is_late));
         }
-        let mut subscribers = Row::new(Subscriber::new(false), 0);
+        let mut subscribers = Row::new(Subscriber::new(false, Interest::ALL), 0);
         for number in 0..setup.subscribers {
-            subscribers.push(Subscriber::new(number < joined));
+            let interest = setup.interests.get(number).copied().unwrap_or(Interest::ALL);
+            subscribers.push(Subscriber::new(number < joined, interest));
         }
         Self {
             ring: Ring {
@@ -296,6 +316,7 @@ impl State {
                 reserved: 1,
                 proposed: 0,
                 until: 0,
+                topics: setup.known_topics,
                 words: Row::new(0, usize::from(setup.words)),
                 index,
             },
@@ -322,16 +343,26 @@ impl State {
         self.publishers.iter().any(|publisher| publisher.slot == slot && publisher.has_lease())
     }
 
-    /// Raises `wake`: no token is the current value any more.
-    pub(crate) fn raise_wake(&mut self) {
-        self.subscribers.iter_mut().for_each(|subscriber| subscriber.token = false);
+    /// A slot raises its own count of sleeps.
+    pub(crate) fn raise_own_sleeps(&mut self, slot: usize) {
+        for publisher in self.publishers.iter_mut() {
+            publisher.seen &= !(1 << slot);
+            publisher.armed |= 1 << slot;
+        }
     }
 
     /// `sleeps` is raised.
     pub(crate) fn raise_sleeps(&mut self) {
         for publisher in self.publishers.iter_mut() {
-            (publisher.answered, publisher.counted) = (false, false);
+            (publisher.noted, publisher.counted) = (false, false);
         }
+    }
+
+    /// The row of topics: a bit for each slot that wants nothing of any of them.
+    #[must_use]
+    pub fn row(&self, topics: u8) -> u8 {
+        let slots = (0..).zip(self.slots.iter());
+        slots.map(|(slot, one)| u8::from(one.unwanted & topics == topics) << slot).sum()
     }
 
     /// `joins` is raised.
@@ -411,11 +442,15 @@ impl Publisher {
             work: 0,
             item: 0,
             doing,
-            owes: false,
+            owes: 0,
             expired: false,
             // No subscriber has slept yet.
-            answered: true,
+            noted: true,
             counted: false,
+            asleep: 0,
+            seen: 0,
+            armed: 0,
+            early_row: 0,
             joins_known: false,
             excused: false,
             gating_cache: (0, false),
@@ -426,9 +461,12 @@ impl Publisher {
     }
 
     /// What other processes still remember of it.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self, setup: &Setup) {
         let fresh = Self::new(self.slot, true, false);
-        *self = Self { generation: self.generation, work: self.work, answered: false, ..fresh };
+        let (generation, work) = (self.generation, self.work);
+        // Subscribers may have slept already.
+        let (noted, armed) = if setup.sleep { (false, setup.all_slots()) } else { (true, 0) };
+        *self = Self { generation, work, noted, armed, ..fresh };
     }
 
     /// Whether the kernel holds its lease.
@@ -439,7 +477,7 @@ impl Publisher {
 }
 
 impl Subscriber {
-    fn new(joined: bool) -> Self {
+    fn new(joined: bool, interest: Interest) -> Self {
         Self {
             life: Life::Running,
             reading: if joined {
@@ -454,10 +492,14 @@ impl Subscriber {
             answered: true,
             counted: false,
             sought: None,
+            interest,
+            column: 0,
         }
     }
 
+    /// What is left of it for the next owner of its slot.
     pub(crate) fn forget(&mut self) {
-        *self = Self { answered: false, ..Self::new(false) };
+        let next = Interest::of(self.interest.next_owner);
+        *self = Self { answered: false, ..Self::new(false, next) };
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::mistakes::Mistake;
 use crate::setup::{Setup, small};
-use crate::state::{Fault, Life, RecordStart, State};
+use crate::state::{Fault, Life, MOST_TOPICS, RecordStart, State};
 use crate::word;
 
 /// Words of the longest record that is read ahead.
@@ -27,6 +27,10 @@ pub enum Reading {
     /// Claims a slot, whose lease it holds: makes it free.
     ClaimState,
     ClaimGeneration,
+    /// Clears the bit of a topic in its column, which an earlier owner left.
+    ClearColumn {
+        topic: u8,
+    },
     /// Seeks its place, to join or after a lapse: loads `tail`.
     FindTail {
         /// Number of the attempt.
@@ -157,17 +161,28 @@ pub enum Reading {
     },
     /// Raises `space`, and wakes a publisher that waits for space.
     RaiseSpace(After),
-    /// Before a sleep: loads `wake`.
+    /// Before a sleep: loads the number of topics.
+    LoadTopics,
+    /// Says of a topic whether it wants it, up to `until`.
+    MarkTopic {
+        topic: u8,
+        until: u8,
+        /// It has more patterns, and continues to read.
+        adds: bool,
+    },
+    /// Loads the futex word of its slot.
     Token,
+    /// Raises its own count of sleeps.
+    ArmOwn,
     /// Raises `sleeps`.
-    Arm,
+    ArmCommon,
     /// Rechecks: loads the header.
     Recheck,
     /// Asks whether that is intact.
     RecheckValidate {
         word: u8,
     },
-    /// Sleeps, if `wake` is what it loaded.
+    /// Sleeps, if the futex word is what it loaded.
     Sleep,
     Asleep,
     /// Leaves: its slot is free; raises `joins`.
@@ -297,18 +312,30 @@ impl Turn<'_> {
                 self.state.raise_space();
                 self.after_position(after)
             }
+            Reading::LoadTopics => {
+                let (topic, until) = (self.mine().column, self.state.ring.topics);
+                self.mark_from(topic, until, false)
+            }
+            Reading::MarkTopic { topic, until, adds } => {
+                let unwanted = self.unwanted() & 1 << topic;
+                let slot = &mut self.state.slots[self.me];
+                slot.unwanted = slot.unwanted & !(1 << topic) | unwanted;
+                self.mark_from(topic + 1, until, adds)
+            }
             Reading::Token => {
                 self.mine().token = true;
                 let late = self.has(Mistake::TokenAfterArming);
-                self.go(if late { Reading::Recheck } else { Reading::Arm })
+                self.go(if late { Reading::Recheck } else { self.first_of_arming() })
             }
-            Reading::Arm => {
+            Reading::ArmOwn => {
+                self.state.raise_own_sleeps(self.me);
+                let is_last = self.has(Mistake::CommonCountFirst);
+                if is_last { self.armed() } else { self.go(Reading::ArmCommon) }
+            }
+            Reading::ArmCommon => {
                 self.state.raise_sleeps();
-                self.go(match self.setup.mistake {
-                    Some(Mistake::TokenAfterArming) => Reading::Token,
-                    Some(Mistake::SleepWithoutARecheck) => Reading::Sleep,
-                    _ => Reading::Recheck,
-                })
+                let is_first = self.has(Mistake::CommonCountFirst);
+                if is_first { self.go(Reading::ArmOwn) } else { self.armed() }
             }
             Reading::Recheck => {
                 let word = self.state.word(at.position);
@@ -481,9 +508,67 @@ impl Turn<'_> {
         let at = self.at();
         self.go(match after {
             After::Read | After::ReadBack => Reading::Scan(at),
-            After::Sleep if self.has(Mistake::TokenAfterArming) => Reading::Arm,
-            After::Sleep => Reading::Token,
+            After::Sleep if self.setup.has_topics() => Reading::LoadTopics,
+            After::Sleep => self.before_arming(),
         })
+    }
+
+    fn before_arming(&self) -> Reading {
+        if self.has(Mistake::TokenAfterArming) { self.first_of_arming() } else { Reading::Token }
+    }
+
+    fn first_of_arming(&self) -> Reading {
+        if self.has(Mistake::CommonCountFirst) { Reading::ArmCommon } else { Reading::ArmOwn }
+    }
+
+    fn armed(&mut self) -> bool {
+        self.go(match self.setup.mistake {
+            Some(Mistake::TokenAfterArming) => Reading::Token,
+            Some(Mistake::SleepWithoutARecheck) => Reading::Sleep,
+            _ => Reading::Recheck,
+        })
+    }
+
+    /// Its column as it has to be.
+    fn unwanted(&self) -> u8 {
+        let unwanted = !self.state.subscribers[self.me].interest.wants;
+        let unknown = !0 << self.state.ring.topics;
+        if self.has(Mistake::NewTopicsUnwanted) { unwanted | unknown } else { unwanted }
+    }
+
+    /// Marks the topics of the column from this one on whose bits are not right.
+    fn mark_from(&mut self, from: u8, until: u8, adds: bool) -> bool {
+        let until = if self.has(Mistake::NewTopicsUnwanted) { MOST_TOPICS } else { until };
+        let wrong = self.state.slots[self.me].unwanted ^ self.unwanted();
+        let is_wrong = |topic: &u8| wrong & 1 << topic != 0;
+        let me = self.mine();
+        if let Some(topic) = (from..until).find(is_wrong) {
+            return self.go(Reading::MarkTopic { topic, until, adds });
+        }
+        me.column = me.column.max(until);
+        if !adds {
+            let next = self.before_arming();
+            return self.go(next);
+        }
+        let at = me.at;
+        me.interest.wants |= std::mem::take(&mut me.interest.adds);
+        self.go(Reading::Scan(at))
+    }
+
+    /// `add_pattern`, between two calls that receive.
+    pub(crate) fn add_pattern(&mut self) {
+        let until = self.state.ring.topics;
+        let is_late = self.has(Mistake::BitsBeforePatterns);
+        let keeps = self.has(Mistake::ColumnKeptWithANewPattern);
+        let me = self.mine();
+        if !is_late {
+            me.interest.wants |= std::mem::take(&mut me.interest.adds);
+        }
+        if me.column == 0 || keeps {
+            me.interest.wants |= std::mem::take(&mut me.interest.adds);
+            return;
+        }
+        self.mark_from(0, until, true);
     }
 
     fn answer_slot(&mut self, way: u8, after: After, until: u8, reserved: u8, left: u8) -> bool {

@@ -7,7 +7,7 @@ use crate::subscriber::Reading;
 use stateright::Representative;
 
 /// What all others remember of a subscriber and its slot.
-type Memories = [(u8, u8, u8, Slot); crate::state::MOST_PUBLISHERS];
+type Memories = [(u8, u8, u8, Slot, [u8; 5]); crate::state::MOST_PUBLISHERS];
 
 impl Representative for State {
     fn representative(&self) -> Self {
@@ -42,8 +42,25 @@ impl Representative for State {
         for publisher in sorted.publishers.iter_mut() {
             publisher.dead = row(&publisher.dead, place_of);
             publisher.suspects = row(&publisher.suspects, place_of);
-            if let Doing::ReadSlots { left, seen, .. } = &mut publisher.doing {
-                (*left, *seen) = (bits(*left, place_of), row(seen, place_of));
+            for mask in [
+                &mut publisher.asleep,
+                &mut publisher.seen,
+                &mut publisher.armed,
+                &mut publisher.early_row,
+            ] {
+                *mask = bits(*mask, place_of);
+            }
+            match &mut publisher.doing {
+                Doing::ReadSlots { left, seen, .. } => {
+                    (*left, *seen) = (bits(*left, place_of), row(seen, place_of));
+                }
+                Doing::Look { left, .. } | Doing::RaiseWord { left, .. } => {
+                    *left = bits(*left, place_of);
+                }
+                Doing::WakeOne { left, one, .. } => {
+                    (*left, *one) = (bits(*left, place_of), bits(*one, place_of));
+                }
+                _ => {}
             }
         }
         sorted
@@ -64,9 +81,19 @@ fn memories(state: &State, number: usize) -> Memories {
         let of = |left: u8, seen: &Seen| (left >> number & 1, seen[number]);
         let (bit, slot) = match &publisher.doing {
             Doing::ReadSlots { left, seen, .. } => of(*left, seen),
+            Doing::Look { left, .. }
+            | Doing::RaiseWord { left, .. }
+            | Doing::WakeOne { left, .. } => (left >> number & 1, Slot::default()),
             _ => (0, Slot::default()),
         };
-        *memory = (publisher.dead[number], publisher.suspects[number], bit, slot);
+        let is_woken = match &publisher.doing {
+            Doing::WakeOne { one, .. } => *one,
+            _ => 0,
+        };
+        let masks =
+            [publisher.asleep, publisher.seen, publisher.armed, publisher.early_row, is_woken];
+        let masks = masks.map(|mask| mask >> number & 1);
+        *memory = (publisher.dead[number], publisher.suspects[number], bit, slot, masks);
     }
     memories
 }

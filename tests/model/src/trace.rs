@@ -39,6 +39,7 @@ fn step(action: Action, before: &State) -> String {
         Action::PublisherReturns(me) => format!("publisher {me} is started again"),
         Action::SubscriberReturns(me) => format!("subscriber {me} is started again"),
         Action::SubscriberLeaves(me) => format!("subscriber {me} leaves"),
+        Action::SubscriberAdds(me) => format!("subscriber {me} adds a pattern"),
     }
 }
 
@@ -56,6 +57,7 @@ fn changes(before: &State, after: &State) -> String {
     note("sequence", before.ring.sequence, after.ring.sequence);
     note("tail", before.ring.tail, after.ring.tail);
     note("next", before.ring.next, after.ring.next);
+    note("topics", before.ring.topics, after.ring.topics);
     for (place, (old, new)) in before.ring.words.iter().zip(after.ring.words.iter()).enumerate() {
         note(&format!("word[{place}]"), *old, *new);
     }

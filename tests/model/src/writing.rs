@@ -10,6 +10,8 @@ use crate::word;
 /// One store to shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
+    /// The count of the topic table, with which the topic of a message is in it.
+    Topic(u8),
     /// A word of a payload.
     Payload(u8, u8),
     /// The header of a record of a batch that is not its first.
@@ -69,6 +71,10 @@ pub(crate) fn stores(
     let mut at = from;
     let mut commit = None;
     for message in messages {
+        let topics = setup.topic_bit(message.stamp).ilog2() + 1;
+        if topics > setup.known_topics.into() {
+            stores.push(Store::Topic(crate::setup::small(topics as usize)));
+        }
         let header = word::header(message.stamp, message.length);
         for index in 0..message.length {
             stores
@@ -158,6 +164,7 @@ pub(crate) fn wanted(setup: &Setup, tail: u8, bytes: u8) -> u8 {
 pub(crate) fn carry_out(state: &mut State, store: Store, messages: &[Message]) {
     match store {
         Store::Payload(at, word) | Store::Header(at, word) => state.set_word(at, word),
+        Store::Topic(topics) => state.ring.topics = state.ring.topics.max(topics),
         Store::End(at) => state.set_word(at, 0),
         Store::EntryAway(entry) => state.ring.index[usize::from(entry)].position = NO_ENTRY,
         Store::EntrySequence(entry, sequence) => {

@@ -55,9 +55,19 @@ fn every_mistake_is_found() {
 /// Without this, "no process is stuck" would say nothing of processes that run in circles.
 #[test]
 fn no_way_comes_back() {
-    for name in
-        ["lap", "batch", "takeover", "sleeping", "limit", "exclusive-takeover", "exclusive-heirs"]
-    {
+    for name in [
+        "lap",
+        "batch",
+        "takeover",
+        "sleeping",
+        "bystander",
+        "adding",
+        "reclaimed",
+        "after-a-reset",
+        "limit",
+        "exclusive-takeover",
+        "exclusive-heirs",
+    ] {
         let setup = setups::named(name).unwrap().setup;
         match cycles::seek(&setup) {
             Ok(states) => println!("{name}: none in {states} states"),
@@ -76,6 +86,9 @@ fn setups_that_the_model_cannot_hold_are_refused() {
         toroni_protocol_model::setup::Setup { read_ahead: 9, ..fine.clone() },
         toroni_protocol_model::setup::Setup { words: 4, ..fine.clone() },
         toroni_protocol_model::setup::Setup { exclusive: 3, ..fine.clone() },
+        toroni_protocol_model::setup::Setup { topics: vec![0], ..fine.clone() },
+        toroni_protocol_model::setup::Setup { known_topics: 3, ..fine.clone() },
+        toroni_protocol_model::setup::Setup { stale_columns: true, ..fine.clone() },
         toroni_protocol_model::setup::Setup { subscribers: 4, ..fine },
     ] {
         assert!(wrong.check().is_err(), "{wrong:?}");
