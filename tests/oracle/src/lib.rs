@@ -2,6 +2,7 @@
 //!
 //! - `operations`: a list of operations on a bus, from any bytes or from a seed; `numbers`: those of what inlets bring.
 //! - `model`: the content of the ring afterwards, as a list of messages.
+//! - `interests`: subscribers that each want a few of several topics, and whom each message is for.
 //! - `arrivals`: how far streams from elsewhere have arrived, and who may bring them.
 //! - `topics`: the definitions of names, of patterns, of which patterns match which names, and of which intersect.
 //!
@@ -13,6 +14,7 @@
 #![allow(clippy::unwrap_used, reason = "an oracle that is wrong ends the test")]
 
 mod arrivals;
+pub mod interests;
 mod model;
 mod numbers;
 mod operations;

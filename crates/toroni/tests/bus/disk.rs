@@ -3,8 +3,10 @@
 use std::fs::File;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::PathBuf;
+use std::time::Duration;
 use toroni::{
     Bus, BusConfig, Entry, FileError, Limit, OpenError, Origin, Reopened, Start, StreamKey,
+    WaitStrategy,
 };
 use toroni_testkit::Directory;
 
@@ -294,5 +296,58 @@ fn of_two_that_close_at_once_one_leaves_the_mark() {
         });
         disk.reboot();
         assert!(matches!(disk.open().reopened(), Some(Reopened::Kept { .. })));
+    }
+}
+
+/// The rows of topics may have any bits after a crash, and a publisher that empties the bus cannot write them. Topics begin
+/// again, so a bit that stayed would keep wake-ups from the next subscriber. Its claim of the slot clears them.
+#[test]
+fn bits_that_were_left_in_the_rows_silence_no_subscriber_after_a_reset() {
+    const SLEEPS: u64 = 128;
+    const TOPICS: u64 = 40;
+    const LONG: Duration = Duration::from_secs(60);
+    let Some(disk) = Disk::new() else { return };
+    let bus = disk.open();
+    let in_use = bus.publisher("t").unwrap();
+    let crashed = disk.crashed();
+    drop((in_use, bus));
+    crashed.reboot();
+    let readers = File::options().read(true).write(true).open(crashed.path.join("b/readers"));
+    let readers = readers.unwrap();
+    // After the counts of 128 slots, 4,096 rows of two words.
+    let mut random = toroni_testkit::Random::from_environment();
+    let bits: Vec<u8> = (0..4096 * 2).flat_map(|_| random.number().to_le_bytes()).collect();
+    readers.write_all_at(&bits, 4096 + 128 * 8).unwrap();
+
+    let bus = crashed.open();
+    assert_eq!(bus.reopened(), Some(Reopened::Emptied));
+    let wanted = bus.publisher("wanted").unwrap();
+    let wakes = || bus.stats().unwrap().publishers.unwrap()[0].wakes;
+    let sleeps = || {
+        let mut count = [0; 8];
+        readers.read_exact_at(&mut count, SLEEPS).unwrap();
+        u64::from_ne_bytes(count)
+    };
+    let builder = bus.subscriber().pattern("wanted").pattern("*/wanted");
+    let mut subscriber = builder.wait(WaitStrategy::Block).build().unwrap();
+    for topic in 0..TOPICS {
+        let before = sleeps();
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| {
+                subscriber.receive_timeout(LONG).unwrap().expect("a message").payload().to_vec()
+            });
+            toroni_testkit::wait::until("it sleeps", || sleeps() > before);
+            let is_wanted = topic % 2 == 0;
+            let name = format!("{topic}/{}", if is_wanted { "wanted" } else { "other" });
+            // A topic that it cannot have seen, in a row that had bits.
+            let publisher = bus.publisher(&name).unwrap();
+            let before = wakes();
+            publisher.publish("x").unwrap();
+            assert_eq!(wakes() - before, 1, "{name}");
+            if !is_wanted {
+                wanted.publish("x").unwrap();
+            }
+            assert_eq!(sleeper.join().unwrap(), b"x");
+        });
     }
 }

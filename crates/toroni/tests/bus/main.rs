@@ -18,6 +18,7 @@ mod exclusive;
 mod hold;
 mod in_place;
 mod inlet;
+mod interests;
 mod interrupt;
 mod joining;
 mod messages;
