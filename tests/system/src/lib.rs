@@ -13,6 +13,7 @@
 //! - [`core_dump`]: holds core dumps up.
 //! - [`sandbox`]: takes a system call away.
 //! - [`options`]: the arguments of the workers.
+//! - [`sleepers`]: the words by which subscribers sleep.
 //! - [`wake`]: time stamps in messages to sleeping subscribers.
 //!
 //! Processes, directories, random numbers and checks of order come from `toroni-testkit`.
@@ -34,6 +35,7 @@ pub mod root;
 pub mod sandbox;
 pub mod sequencer_soak;
 pub(crate) mod shared;
+pub mod sleepers;
 pub mod soak;
 pub mod wake;
 pub mod worker;

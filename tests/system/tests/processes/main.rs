@@ -21,3 +21,4 @@ mod soak;
 mod support;
 mod thread;
 mod torn;
+mod wakeups;

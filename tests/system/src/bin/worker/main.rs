@@ -9,6 +9,7 @@ mod doze;
 mod dump;
 mod exec;
 mod fork;
+mod hostile;
 mod idle;
 mod inlet;
 mod join;
@@ -57,6 +58,7 @@ fn main() {
         "dump" => dump::run(&options),
         "burn" => rouse::burn(),
         "idle" => idle::run(&options),
+        "hostile" => hostile::run(&options),
         "soak-publish" => soak::publish::run(&options),
         "soak-subscribe" => soak::subscribe::run(&options),
         role => panic!("no role {role:?}"),
