@@ -4,7 +4,7 @@
 use crate::common::Fixture;
 use crate::{CAPACITY, LONG, Raw, at, config, in_time, is_alone, under};
 use std::os::unix::net::UnixDatagram;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use toroni::{Limit, NotifyKind, Policy, PublishError, Publisher, SubscriberError, WaitStrategy};
 
@@ -365,7 +365,6 @@ fn bits_of_another_subscriber_delay_its_messages_only() {
 fn threads_that_wait_on_the_words_are_not_all_woken() {
     const THREADS: u32 = 300;
     const ARRIVALS: u32 = 16;
-    const FUTEX_WAIT: i32 = 0;
     let fixture = Fixture::new();
     let bus = config(&fixture, Policy::default()).max_arrivals(ARRIVALS).open("b").unwrap();
     let publisher = bus.publisher("a").unwrap();
@@ -377,14 +376,9 @@ fn threads_that_wait_on_the_words_are_not_all_woken() {
     let over = std::sync::atomic::AtomicBool::new(false);
     let wait = || {
         asleep.fetch_add(1, Ordering::Relaxed);
-        let limit = libc::timespec { tv_sec: 1, tv_nsec: 0 };
         while !over.load(Ordering::Relaxed) {
-            let value = word.load(Ordering::Relaxed);
-            // SAFETY: the word is mapped as long as the test runs, and the time outlives the call.
-            let answer = unsafe {
-                libc::syscall(libc::SYS_futex, word.as_ptr(), FUTEX_WAIT, value, &raw const limit)
-            };
-            woken.fetch_add(u64::from(answer == 0), Ordering::Relaxed);
+            let is_woken = wait_on(word, 1000 * MS);
+            woken.fetch_add(u64::from(is_woken), Ordering::Relaxed);
         }
     };
     std::thread::scope(|scope| {
@@ -403,6 +397,106 @@ fn threads_that_wait_on_the_words_are_not_all_woken() {
     let wakes = bus.stats().unwrap().publishers.unwrap()[0].wakes;
     assert_eq!(wakes, 20, "the attack has no effect");
     assert!(woken.load(Ordering::Relaxed) <= 20, "{woken:?}");
+}
+
+/// The attacker makes all slots appear to have gone to sleep since the last message, at last with a thread that waits on the
+/// word of each. A publish makes one round and one system call for each slot, which wakes at most one thread. With `--release
+/// -- --nocapture`, the test prints what that costs.
+#[test]
+fn counters_that_are_raised_without_end_cost_a_round_and_a_call_for_each_slot() {
+    const MESSAGES: u64 = 100;
+    const WITH_THREADS: u64 = 20;
+    const ARRIVALS: u32 = 16;
+    let fixture = Fixture::new();
+    let config = config(&fixture, Policy::Overwrite).max_subscribers(SLOTS);
+    let bus = config.max_arrivals(ARRIVALS).open("b").unwrap();
+    let publisher = bus.publisher("a").unwrap();
+    let wakes = || bus.stats().unwrap().publishers.unwrap()[0].wakes;
+    let median = |messages: u64, attack: &dyn Fn()| {
+        let publish = |_| {
+            attack();
+            let began = Instant::now();
+            publisher.publish([7; 64]).unwrap();
+            began.elapsed()
+        };
+        let mut times: Vec<Duration> = (0..messages).map(publish).collect();
+        times.sort();
+        times[times.len() / 2]
+    };
+    let alone = median(MESSAGES, &|| {});
+    assert_eq!(wakes(), 0);
+
+    let readers = Raw::open(&fixture, "readers");
+    let memory = readers.map(usize::try_from(at::arming(SLOTS.into())).unwrap());
+    let raise = |offset: u64| _ = memory.word(offset).fetch_add(1, Ordering::Relaxed);
+    readers.put_u32(at::SLOTS_USED, SLOTS);
+    // Only the common count: a round that finds no slot to wake.
+    let round = median(MESSAGES, &|| raise(at::SLEEPS));
+    assert_eq!(wakes(), 0, "no slot has armed");
+    let all = || {
+        (0..u64::from(SLOTS)).for_each(|slot| raise(at::arming(slot)));
+        raise(at::SLEEPS);
+    };
+    let calls = median(MESSAGES, &all);
+    assert_eq!(wakes(), MESSAGES * u64::from(SLOTS), "a call for each slot and message");
+    // While another thread raises them all the time: no more calls than slots.
+    let before = wakes();
+    in_time("publishing", || {
+        under(all, || (0..MESSAGES).for_each(|_| _ = publisher.publish([7; 64]).unwrap()));
+    });
+    let sent = wakes() - before;
+    assert!(sent > 0 && sent <= MESSAGES * u64::from(SLOTS), "{sent} calls");
+
+    let ring = Raw::open(&fixture, "ring");
+    let ring = ring.map(usize::try_from(ring.get(at::DATA_OFFSET)).unwrap());
+    let word = |slot| ring.word(at::wake_word(ARRIVALS.into(), slot));
+    let (waiting, woken) = (AtomicU64::new(0), AtomicU64::new(0));
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let wait = |slot| {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        while !over.load(Ordering::Relaxed) {
+            woken.fetch_add(wait_on(word(slot), 1000 * MS).into(), Ordering::Relaxed);
+        }
+    };
+    let before = wakes();
+    let threads = std::thread::scope(|scope| {
+        for slot in 0..u64::from(SLOTS) {
+            let wait = &wait;
+            let thread = std::thread::Builder::new().stack_size(64 << 10);
+            thread.spawn_scoped(scope, move || wait(slot)).unwrap();
+        }
+        while waiting.load(Ordering::Relaxed) < SLOTS.into() {
+            std::thread::sleep(MS);
+        }
+        let threads = median(WITH_THREADS, &|| {
+            // Those that were woken wait again.
+            std::thread::sleep(10 * MS);
+            all();
+        });
+        over.store(true, Ordering::Relaxed);
+        threads
+    });
+    let (sent, woken) = (wakes() - before, woken.into_inner());
+    assert_eq!(sent, WITH_THREADS * u64::from(SLOTS));
+    assert!(woken > 0 && woken <= sent, "{woken} threads by {sent} calls");
+    println!(
+        "a publish takes {alone:?}, with a round {round:?}, with {SLOTS} calls {calls:?}, with as many threads {threads:?}"
+    );
+}
+
+/// Waits on a futex word while it has the value that it has. Returns whether the wait was ended by a wake-up.
+fn wait_on(word: &AtomicU32, at_most: Duration) -> bool {
+    const FUTEX_WAIT: i32 = 0;
+    let value = word.load(Ordering::Relaxed);
+    let limit = libc::timespec {
+        tv_sec: i64::try_from(at_most.as_secs()).unwrap(),
+        tv_nsec: at_most.subsec_nanos().into(),
+    };
+    // SAFETY: the word is mapped while it is borrowed, and the time outlives the call.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), FUTEX_WAIT, value, &raw const limit)
+    };
+    answer == 0
 }
 
 /// The file's memory is freed while it is mapped. Reads return 0.
