@@ -9,6 +9,7 @@ use crate::options::{Output, Root};
 use crate::process_group::Launch;
 use crate::report::Report;
 use crate::transport::Transport;
+use crate::workload::call::Call;
 use crate::workload::ping_pong::PingPong;
 use crate::{experiment, workload};
 use clap::error::ErrorKind;
@@ -168,6 +169,9 @@ macro_rules! workloads {
             })+
             // Commands of the program that are not in the table ask for these.
             if let Some(work) = child.work::<PingPong>()? {
+                return work.perform::<T>(child);
+            }
+            if let Some(work) = child.work::<Call>()? {
                 return work.perform::<T>(child);
             }
             if let Some(work) = child.work::<experiment::connections::Task>()? {

@@ -115,6 +115,30 @@ fn latency_has_percentiles_and_idle_readers() {
     assert_eq!(runs.entries(), ["latency.svg"]);
 }
 
+#[test]
+fn calls_are_measured_beside_bystanders() {
+    let _turn = turn();
+    let runs = Runs::new();
+    let chart = runs.path().join("calls.svg");
+    let plot = ["--plot", chart.to_str().unwrap()];
+    let arguments = ["latency", "--quick", "--bystanders", "3", "--repetitions", "1", "--json"];
+    let lines = json_lines(&runs.succeed(&[&arguments[..], &plot].concat()));
+    let cell = |row: &str, column: &str| {
+        let found = lines.iter().find(|line| line["row"] == row && line["column"] == column);
+        found.and_then(|line| line["value"].as_f64()).unwrap_or_else(|| panic!("{row} {column}"))
+    };
+    for row in ["0", "3"] {
+        for way in ["back to back", "asleep"] {
+            let of = |part: &str| cell(row, &format!("{way}, {part}"));
+            assert!(0.0 < of("p50") && of("p50") <= of("p99"), "{lines:?}");
+        }
+    }
+    assert!(cell("ratio, of each repetition", "asleep, p50") > 0.0);
+    assert_eq!(lines.iter().filter(|line| line["kind"] == "goal").count(), 2);
+    assert_is_svg(&chart, &["bystanders", "back to back", "µs"]);
+    assert_eq!(runs.entries(), ["calls.svg"]);
+}
+
 fn assert_is_svg(path: &Path, texts: &[&str]) {
     let svg = std::fs::read_to_string(path).unwrap();
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
@@ -218,6 +242,8 @@ fn invalid_benchmarks_are_rejected() {
         &["throughput", "--writers", "17"],
         &["throughput", "--quick", "--full"],
         &["stress", "--repetitions", "0"],
+        &["latency", "--bystanders", "0"],
+        &["latency", "--bystanders", "4", "--readers", "1"],
         &["speed"],
     ] {
         assert_eq!(runs.run(arguments).status.code(), Some(2), "{arguments:?}");

@@ -2,6 +2,7 @@
 //! to read.
 
 use super::appendix;
+use super::call;
 use super::flow::{Flow, Received};
 use super::grid::{self, Cells, Grid, Runs};
 use crate::Failure;
@@ -17,7 +18,11 @@ use std::time::Duration;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
-  toroni-bench latency --writers 1 --readers 1,16 --repetitions 200 --plot latency.svg")]
+  toroni-bench latency --writers 1 --readers 1,16 --repetitions 200 --plot latency.svg
+  toroni-bench latency --bystanders 64
+
+With --bystanders, a caller sends a question on one topic and waits for its answer on another one, with no bystanders and with \
+that many, in turn.")]
 pub(crate) struct Latency {
     #[command(flatten)]
     run: RunOptions,
@@ -32,15 +37,27 @@ pub(crate) struct Latency {
     /// Seconds to measure the CPU time of idle readers; 0 to skip that [default: 5; 2 with --quick]
     #[arg(long, value_name = "S")]
     idle: Option<u16>,
+    /// Measure instead a call over two topics while this number of subscribers of other topics sleep on the bus
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=1000),
+        conflicts_with_all = ["writers", "readers", "messages", "as_started", "idle"]
+    )]
+    bystanders: Option<u16>,
 }
 
 impl Workload for Latency {
     const NAME: &'static str = "latency";
-    const SUMMARY: &'static str = "Time from publish to receive for numbers of writers and readers: Table 5 of the Toroni paper; CPU time of idle readers";
+    const SUMMARY: &'static str = "Time from publish to receive for numbers of writers and readers: Table 5 of the Toroni paper; CPU time of idle readers; a call while others sleep";
     type Work = Flow;
 
     fn run(&self, launch: &Launch<'_>) -> Result<Report, Failure> {
-        let mut options = Options::of(self.run.length());
+        let length = self.run.length();
+        if let Some(bystanders) = self.bystanders {
+            return call::report(launch, Self::NAME, (length, self.run.repetitions), bystanders);
+        }
+        let mut options = Options::of(length);
         options.repetitions = self.run.repetitions.unwrap_or(options.repetitions);
         self.cells.choose(&mut options.writers, &mut options.readers);
         options.messages = self.messages.unwrap_or(options.messages);

@@ -2,6 +2,7 @@
 //! through the same code.
 
 mod appendix;
+pub(crate) mod call;
 pub mod flow;
 mod grid;
 pub(crate) mod latency;
