@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use toroni_bench_harness::experiment::connections;
+use toroni_bench_harness::experiment::{bystanders, connections};
 use toroni_bench_harness::options::{Output, Root};
 use toroni_bench_harness::registry::Selected;
 
@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Workload(Selected),
     /// TCP connections on each engine of the proactor, compared with a thread-pool reactor, and with tokio and compio
     Proactor(Connections),
+    /// Processor time of a message while other subscribers sleep, beside ZeroMQ, NNG, iceoryx2, Zenoh and D-Bus
+    Bystanders(BesidePeers),
     /// Measure the floors of the machine: copies, cache lines, wake-ups
     Floors {
         /// Finish in a few seconds
@@ -118,6 +120,32 @@ pub(crate) struct Connections {
     /// Also measure tokio and compio, which are built first. Not needed if --columns names one of their columns
     #[arg(long)]
     pub(crate) with_peers: bool,
+    /// Directory of the packages of the foreign peers
+    #[arg(long, value_name = "DIRECTORY", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../peers"))]
+    pub(crate) peers_directory: PathBuf,
+    #[command(flatten)]
+    pub(crate) root: Root,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:
+  toroni-bench bystanders --bystanders 0,16,64 --plot bystanders.svg
+  toroni-bench bystanders --with-peers --others
+  toroni-bench bystanders --peer zeromq --peer dbus --same
+
+Each subscriber is a process. The figures are those of all processes together, and of the broker of D-Bus, for each message, \
+less what the same processes use while nothing is published. bench/README.md says how each peer filters topics.")]
+pub(crate) struct BesidePeers {
+    #[command(flatten)]
+    pub(crate) measured: bystanders::Bystanders,
+    /// Also measure all peers with topics, which are built first. Not needed with --peer
+    #[arg(long)]
+    pub(crate) with_peers: bool,
+    /// Also measure this peer; may be given several times
+    #[arg(long = "peer", value_name = "NAME")]
+    pub(crate) peers: Vec<String>,
     /// Directory of the packages of the foreign peers
     #[arg(long, value_name = "DIRECTORY", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../peers"))]
     pub(crate) peers_directory: PathBuf,
@@ -224,7 +252,7 @@ mod tests {
             let wrong = parsed.filter(clap::Error::use_stderr);
             assert!(wrong.is_none(), "{page}: {}: {}", words.join(" "), wrong.unwrap());
         }
-        let own = ["proactor", "net", "sequencer", "floors", "machines", "peers"];
+        let own = ["proactor", "bystanders", "net", "sequencer", "floors", "machines", "peers"];
         let workloads = toroni_bench_harness::registry::all().into_iter().map(|one| one.name);
         for name in workloads.chain(own) {
             let is_named = |words: &[String]| words[1] == name;

@@ -9,6 +9,7 @@
 //!   floors/    copies, cache lines, wake-ups
 //!   peers/     contenders, in turn, on the bench harness; ratios and goals
 //!   sequencer/ the sequencer, beside TCP and NATS JetStream
+//!   bystanders processor time of a message while others sleep, beside peers with topics
 //!   proactor   the connections of the proactor paper, with tokio and compio
 //! ```
 //!
@@ -20,6 +21,7 @@
 
 #![allow(missing_docs, reason = "this program is not published")]
 
+mod bystanders;
 mod child;
 mod cli;
 mod floors;
@@ -70,6 +72,11 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Proactor(options) => {
             check_plots(options.output.plot.as_slice())?;
             let report = watched::run(&options.root, |launch| proactor::run(&options, launch))?;
+            print(&[report], &options.output)
+        }
+        Command::Bystanders(options) => {
+            check_plots(options.output.plot.as_slice())?;
+            let report = watched::run(&options.root, |launch| bystanders::run(&options, launch))?;
             print(&[report], &options.output)
         }
         Command::Floors { quick, json } => {

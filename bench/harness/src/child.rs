@@ -2,9 +2,11 @@
 //! `fn main() -> ExitCode { toroni_bench_harness::child::main::<MyTransport>() }`.
 
 use crate::Failure;
+use crate::experiment::bystanders;
 use crate::gate::ChildGate;
 use crate::job::{Answer, Job, Role};
 use crate::registry::{self, Work};
+use crate::topics::Topics;
 use crate::transport::{About, Transport};
 use serde::Serialize;
 use std::io::{self, BufRead, Write};
@@ -14,12 +16,34 @@ use toroni_process::process::die_with_parent;
 /// Runs a child that knows one transport, from its start to its end.
 #[must_use]
 pub fn main<T: Transport>() -> ExitCode {
+    main_of(T::NAME, registry::perform::<T>)
+}
+
+/// Runs a child that knows one channel with topics, from its start to its end.
+#[must_use]
+pub fn main_with_topics<C: Topics>() -> ExitCode {
+    main_of(C::NAME, bystanders::perform::<C>)
+}
+
+/// Runs a child that knows one transport, which is also a channel with topics, from its start to its end.
+#[must_use]
+pub fn main_with_both<T: Transport + Topics>() -> ExitCode {
+    main_of(<T as Transport>::NAME, |child| {
+        if bystanders::is_wanted(child) {
+            bystanders::perform::<T>(child)
+        } else {
+            registry::perform::<T>(child)
+        }
+    })
+}
+
+fn main_of(name: &str, perform: impl FnOnce(&mut Child) -> Result<(), Failure>) -> ExitCode {
     let outcome = run(|child| {
         let wanted = &child.job().transport;
-        if wanted != T::NAME {
-            return Err(Failure::new(format!("this program knows {:?}, not {wanted:?}", T::NAME)));
+        if wanted != name {
+            return Err(Failure::new(format!("this program knows {name:?}, not {wanted:?}")));
         }
-        registry::perform::<T>(child)
+        perform(child)
     });
     if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -16,6 +16,23 @@ pub fn cpu_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::ProcessCPUTime))
 }
 
+/// Returns the CPU time of another process in nanoseconds, or `None` if there is no such process.
+#[must_use]
+pub fn cpu_of_process_ns(pid: u32) -> Option<u64> {
+    let pid = libc::pid_t::try_from(pid).ok()?;
+    let mut clock: libc::clockid_t = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes to `clock`, and to nothing else.
+    if unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) } != 0 {
+        return None;
+    }
+    // SAFETY: the call writes to `time`, and to nothing else.
+    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+        return None;
+    }
+    Some(u64::try_from(time.tv_sec).ok()? * 1_000_000_000 + u64::try_from(time.tv_nsec).ok()?)
+}
+
 /// Returns how often this thread has gone to sleep: its voluntary context switches. This is one cheap system call, because
 /// a receiver makes it while others still work.
 #[must_use]
@@ -91,6 +108,9 @@ mod tests {
             sum = std::hint::black_box(sum + 1);
         }
         assert!(sleeps() > slept);
+        let own = cpu_of_process_ns(std::process::id()).unwrap();
+        assert!(cpu < own && own <= cpu_ns());
+        assert_eq!(cpu_of_process_ns(0x7fff_fff0), None);
         let used = || Usage::of_process().since(before);
         assert!(used().sleeps > 0);
         while used().user_ns + used().system_ns == 0 {

@@ -7,9 +7,12 @@
 use crate::job::Role;
 use crate::run_directory::RunDirectoryOwner;
 use crate::sequence::{self, Checker, Lengths};
+use crate::topics::{self, Crowd, MESSAGES, PARTS, Topics};
 use crate::transport::{Receiver, Sender, Setup, Transport, Wait};
 use std::fmt::Display;
+use std::ops::ControlFlow;
 use std::sync::{Barrier, Mutex, PoisonError};
+use std::time::Duration;
 use toroni_testkit::{Directory, directory};
 
 /// Defines the tests of an adapter: `toroni_bench_harness::conformance!(Adapter);`.
@@ -55,6 +58,70 @@ macro_rules! conformance {
             }
         }
     };
+}
+
+/// Defines the test of an adapter with topics: `toroni_bench_harness::topics_conformance!(Adapter);`.
+#[macro_export]
+macro_rules! topics_conformance {
+    ($channel:ty) => {
+        #[cfg(test)]
+        mod topics_conformance {
+            #[allow(unused_imports, reason = "a path from the root needs none of them")]
+            use super::*;
+
+            #[test]
+            fn subscribers_receive_their_topics_and_no_others() {
+                $crate::conformance::subscribers_receive_their_topics_and_no_others::<$channel>();
+            }
+        }
+    };
+}
+
+/// Tests a publisher, a subscriber that wants its messages, and bystanders of other topics and of the same one.
+pub fn subscribers_receive_their_topics_and_no_others<C: Topics>() {
+    for same in [false, true] {
+        let crowd = &Crowd { subscribers: 12, same };
+        let root = Directory::new();
+        let owner = must("create a run directory", RunDirectoryOwner::create(root.path()));
+        let directory = owner.directory();
+        let _host = must("host", C::host(directory, crowd));
+        let together = &Barrier::new(usize::from(crowd.subscribers) + 1);
+        std::thread::scope(|threads| {
+            threads.spawn(move || {
+                let failed = AbortUnlessDone(Role::Sender(0));
+                let mut publisher = must("open a publisher", C::publisher(directory, crowd));
+                together.wait();
+                for topic in [PARTS, MESSAGES, MESSAGES, MESSAGES, PARTS] {
+                    must("publish", topics::Publisher::publish(&mut publisher, topic, &[7; 64]));
+                    // Otherwise a channel may combine what it has not handed over yet.
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                must("settle", topics::Publisher::settle(&mut publisher));
+                together.wait();
+                std::mem::forget(failed);
+            });
+            for index in 0..crowd.subscribers {
+                threads.spawn(move || {
+                    let failed = AbortUnlessDone(Role::Receiver(index));
+                    let subscriber = C::subscriber(directory, crowd, index);
+                    let subscriber = must("subscribe", subscriber);
+                    together.wait();
+                    let mut heard = Vec::new();
+                    let outcome = topics::Subscriber::receive(subscriber, |topic| {
+                        heard.push(topic);
+                        let parts = heard.iter().filter(|topic| **topic == PARTS).count();
+                        if parts == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                    });
+                    must("receive", outcome);
+                    let messages = if crowd.wants_messages(index) { 3 } else { 0 };
+                    assert_eq!(heard.len(), messages + 2, "subscriber {index}: {heard:?}");
+                    assert!(heard[1..=messages].iter().all(|topic| *topic == MESSAGES));
+                    together.wait();
+                    std::mem::forget(failed);
+                });
+            }
+        });
+    }
 }
 
 /// Tests one sender, one receiver, and all ways to send.

@@ -1,7 +1,7 @@
 //! The workloads, one line each in the table below, and what a workload is.
 //!
-//! `toroni-bench NAME`, its help and its processes come from the table. `toroni-bench proactor` has options of its own, so
-//! the program defines it. CONTRIBUTING.md says how to add a workload.
+//! `toroni-bench NAME`, its help and its processes come from the table. `toroni-bench proactor` and
+//! `bystanders` also measure peers, so the program defines them. CONTRIBUTING.md says how to add a workload.
 
 use crate::Failure;
 use crate::child::Child;
@@ -27,7 +27,6 @@ workloads! {
     experiment::fanout::Fanout,
     experiment::scale::Scaling,
     experiment::jitter::Jitter,
-    experiment::bystanders::Bystanders,
 }
 
 /// A workload with its options: the implementing type holds what the command line can say. Its
@@ -175,6 +174,9 @@ macro_rules! workloads {
                 return work.perform::<T>(child);
             }
             if let Some(work) = child.work::<experiment::connections::Task>()? {
+                return work.perform::<T>(child);
+            }
+            if let Some(work) = child.work::<experiment::bystanders::Plan>()? {
                 return work.perform::<T>(child);
             }
             Err(Failure::new(format!("this program does not know the work {:?}", child.job().work)))

@@ -62,9 +62,13 @@ const CASES: [Case; 8] = [
         goals: 3,
     },
     Case {
-        arguments: &["bystanders", "--quick", "--counts", "3"],
-        shown: &["others", "the same", "500 messages of 64 bytes a second"],
-        tables: &["processor", "sleeps"],
+        arguments: &["bystanders", "--quick", "--bystanders", "3"],
+        shown: &[
+            "bystanders of other topics",
+            "bystanders of the same topic",
+            "500 messages of 64 bytes a second",
+        ],
+        tables: &["processor_others", "processor_same", "sleeps_others", "sleeps_same"],
         rows: &["3"],
         goals: 0,
     },
@@ -212,6 +216,46 @@ fn the_published_load_of_jitter_is_repeated() {
 }
 
 #[test]
+fn a_peer_that_is_missing_is_named_beside_toroni() {
+    let _turn = turn();
+    let runs = Runs::new();
+    let peer = ["--peer", "nng", "--peers-directory", "/nonexistent"];
+    let arguments =
+        [&["bystanders", "--quick", "--bystanders", "1", "--others"][..], &peer].concat();
+    let report = run(&runs, &arguments, &["--repetitions", "1"]);
+    for part in
+        ["MISSING: nng: there is no /nonexistent", "bench/install-peers", "MISSING, see below"]
+    {
+        assert!(report.contains(part), "{part} in {report}");
+    }
+    assert!(!report.contains("the same topic"), "{report}");
+    assert!(runs.entries().is_empty());
+}
+
+/// Builds a peer, which takes a minute.
+#[test]
+fn a_peer_is_measured_beside_toroni() {
+    let _turn = turn();
+    if !toroni_testkit::long::is_asked() {
+        return;
+    }
+    let runs = Runs::new();
+    let arguments = ["bystanders", "--quick", "--bystanders", "2", "--peer", "zeromq", "--json"];
+    let lines = run(&runs, &arguments, &["--repetitions", "1"]);
+    for table in ["processor_others", "processor_same"] {
+        for column in ["toroni", "zeromq"] {
+            let value = lines.lines().find_map(|line| {
+                let line: Value = serde_json::from_str(line).unwrap();
+                let is_it = line["table"] == table && line["column"] == column;
+                is_it.then(|| line["value"].as_f64()).flatten()
+            });
+            assert!(value.is_some_and(|value| value > 0.0), "{table}, {column} in {lines}");
+        }
+    }
+    assert!(runs.entries().is_empty());
+}
+
+#[test]
 fn invalid_experiments_are_rejected() {
     let _turn = turn();
     let runs = Runs::new();
@@ -225,6 +269,9 @@ fn invalid_experiments_are_rejected() {
         (&["fanout", "--interval", "2s"], "from 1us to 1s"),
         (&["fanout", "--subscribers", "0"], "0"),
         (&["bystanders", "--rate", "0"], "0"),
+        (&["bystanders", "--bystanders", "1001"], "1001"),
+        (&["bystanders", "--same", "--others"], "cannot be used with"),
+        (&["bystanders", "--peer", "aeron"], "no peer with topics \"aeron\": use some of zeromq"),
         (&["scale", "--sizes", "4MiB"], "or a larger ring"),
         (&["scale", "--capacities", "100000"], "use a power of two"),
         (&["proactor", "--rows", "13"], "use some of 1 to 12"),

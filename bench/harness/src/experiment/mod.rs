@@ -4,13 +4,13 @@
 //! - `rmp_tcp`: Figure 8 of the Toroni paper.
 //! - `p2mp`, `sweep`: *Point to Multi-point IPC Comparison*, and its test of batch sizes.
 //! - `fanout`: Coral Blocks' article on the fan-out of multicast and shared memory in CoralSequencer.
-//! - `bystanders`: processor time of a message while other subscribers sleep.
+//! - [`bystanders`]: processor time of a message while other subscribers sleep.
 //! - `jitter`: *Topics in High-Performance Messaging*, sections 20 and 21.
 //! - [`connections`]: the proactor paper, section 13.
 //!
 //! Here is what they have in common: conditions, progress, ratios, numbers for people.
 
-pub(crate) mod bystanders;
+pub mod bystanders;
 pub mod connections;
 pub mod fanout;
 pub(crate) mod jitter;
