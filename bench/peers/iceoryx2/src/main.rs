@@ -8,6 +8,7 @@
 //!   in this way.
 //! - Each publisher has a buffer of its own at each subscriber, so there is no order between publishers.
 
+mod topics;
 mod traces;
 
 use std::mem::MaybeUninit;
@@ -32,7 +33,7 @@ use toroni_bench_harness::transport::{
 use traces::Traces;
 
 fn main() -> ExitCode {
-    toroni_bench_harness::child::main::<Iceoryx2>()
+    toroni_bench_harness::child::main_with_both::<Iceoryx2>()
 }
 
 struct Iceoryx2;
@@ -132,16 +133,21 @@ impl Transport for Iceoryx2 {
     }
 }
 
+/// Makes a node whose files have the prefix of the run.
+fn node(directory: &RunDirectory) -> Result<Node<ipc::Service>, Failure> {
+    iceoryx2::prelude::set_log_level(iceoryx2::prelude::LogLevel::Error);
+    let mut config = Config::default();
+    let root = Path::new(traces::ROOT.as_bytes()).map_err(Failure::of("use a directory"))?;
+    config.global.set_root_path(&root);
+    let prefix = FileName::new(traces::prefix(directory).as_bytes());
+    config.global.prefix = prefix.map_err(Failure::of("use the name of the run"))?;
+    let node = NodeBuilder::new().config(&config).create::<ipc::Service>();
+    node.map_err(Failure::of("make a node"))
+}
+
 impl Services {
     fn open(directory: &RunDirectory, setup: &Setup) -> Result<Services, Failure> {
-        iceoryx2::prelude::set_log_level(iceoryx2::prelude::LogLevel::Error);
-        let mut config = Config::default();
-        let root = Path::new(traces::ROOT.as_bytes()).map_err(Failure::of("use a directory"))?;
-        config.global.set_root_path(&root);
-        let prefix = FileName::new(traces::prefix(directory).as_bytes());
-        config.global.prefix = prefix.map_err(Failure::of("use the name of the run"))?;
-        let node = NodeBuilder::new().config(&config).create::<ipc::Service>();
-        let node = node.map_err(Failure::of("make a node"))?;
+        let node = node(directory)?;
         let name = ServiceName::new("bench").map_err(Failure::of("use the name of the service"))?;
         let (senders, receivers) = (usize::from(setup.senders), usize::from(setup.receivers));
         let samples = node

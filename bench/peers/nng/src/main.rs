@@ -7,6 +7,7 @@
 //! - Ends wait with NNG's own blocking call, or with `NNG_FLAG_NONBLOCK` and a yield.
 
 mod socket;
+mod topics;
 
 use std::process::ExitCode;
 
@@ -20,7 +21,7 @@ use toroni_bench_harness::transport::{
 use crate::socket::{Message, Outcome, Protocol, Socket};
 
 fn main() -> ExitCode {
-    toroni_bench_harness::child::main::<Nng>()
+    toroni_bench_harness::child::main_with_both::<Nng>()
 }
 
 struct Nng;

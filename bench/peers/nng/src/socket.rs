@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString};
 use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use nng_sys as nng;
 use toroni_bench_harness::Failure;
@@ -13,6 +14,8 @@ use toroni_bench_harness::Failure;
 pub(crate) enum Protocol {
     Push,
     Pull,
+    Pub,
+    Sub,
 }
 
 /// The result of sending: the message was sent, or comes back because there is no space.
@@ -37,6 +40,8 @@ impl Socket {
             match protocol {
                 Protocol::Push => nng::nng_push0_open(&mut id),
                 Protocol::Pull => nng::nng_pull0_open(&mut id),
+                Protocol::Pub => nng::nng_pub0_open(&mut id),
+                Protocol::Sub => nng::nng_sub0_open(&mut id),
             }
         };
         check("open a socket", code.cast_unsigned())?;
@@ -56,6 +61,33 @@ impl Socket {
             nng::nng_socket_set_int(self.id, nng::NNG_OPT_SENDBUF.as_ptr().cast(), messages.into())
         };
         check("set the send buffer", code.cast_unsigned())
+    }
+
+    pub(crate) fn set_receive_buffer(&self, messages: u16) -> Result<(), Failure> {
+        // SAFETY: the name of the option ends with 0.
+        let code = unsafe {
+            nng::nng_socket_set_int(self.id, nng::NNG_OPT_RECVBUF.as_ptr().cast(), messages.into())
+        };
+        check("set the receive buffer", code.cast_unsigned())
+    }
+
+    /// Makes `receive` return `None` after this time without a message.
+    pub(crate) fn set_longest_wait(&self, time: Duration) -> Result<(), Failure> {
+        let milliseconds = i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
+        // SAFETY: the name of the option ends with 0.
+        let code = unsafe {
+            nng::nng_socket_set_ms(self.id, nng::NNG_OPT_RECVTIMEO.as_ptr().cast(), milliseconds)
+        };
+        check("set the longest wait", code.cast_unsigned())
+    }
+
+    /// Subscribes to messages that begin with `prefix`.
+    pub(crate) fn subscribe(&self, prefix: &[u8]) -> Result<(), Failure> {
+        // SAFETY: NNG copies the prefix, which has this length.
+        let code = unsafe {
+            nng::nng_sub0_socket_subscribe(self.id, prefix.as_ptr().cast(), prefix.len())
+        };
+        check("subscribe", code.cast_unsigned())
     }
 
     pub(crate) fn listen(&self, url: &str) -> Result<(), Failure> {
@@ -106,7 +138,7 @@ impl Socket {
         let code = unsafe { nng::nng_recvmsg(self.id, &mut message, flags(wait)) };
         match nng::nng_err(code.cast_unsigned()) {
             nng::nng_err::NNG_OK => Ok(Some(Message(message))),
-            nng::nng_err::NNG_EAGAIN => Ok(None),
+            nng::nng_err::NNG_EAGAIN | nng::nng_err::NNG_ETIMEDOUT => Ok(None),
             other => Err(failure("receive", other.0)),
         }
     }

@@ -7,6 +7,8 @@
 //! - Batching is Zenoh's adaptive one (its default): messages are put together while the link is busy.
 //! - Ends wait with `recv` of the channel, or with `try_recv` and a yield. In both cases Zenoh's own threads do the rest.
 
+mod topics;
+
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -24,7 +26,7 @@ use zenoh::sample::Sample;
 use zenoh::{Config, Session, Wait as _};
 
 fn main() -> ExitCode {
-    toroni_bench_harness::child::main::<Zenoh>()
+    toroni_bench_harness::child::main_with_both::<Zenoh>()
 }
 
 struct Zenoh;
@@ -82,19 +84,8 @@ impl Transport for Zenoh {
             .reliability(Reliability::Reliable)
             .wait()
             .map_err(Failure::of("declare a publisher"))?;
-        // The token of a receiver travels after its subscription: a sender that sees the token has seen the subscription.
-        let start = Instant::now();
-        loop {
-            let tokens = session.liveliness().get(format!("{RECEIVERS}/*")).wait();
-            let tokens = tokens.map_err(Failure::of("look for the receivers"))?;
-            if tokens.iter().count() >= usize::from(setup.receivers) {
-                return Ok(Sending { publisher, _session: session });
-            }
-            if start.elapsed() > PATIENCE {
-                return Err(Failure::new(format!("not all receivers came within {PATIENCE:?}")));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_for_tokens(&session, setup.receivers)?;
+        Ok(Sending { publisher, _session: session })
     }
 
     fn receiver(directory: &RunDirectory, setup: &Setup, index: u16) -> Result<Receiving, Failure> {
@@ -112,6 +103,24 @@ impl Transport for Zenoh {
             _alive: alive.map_err(Failure::of("declare a liveliness token"))?,
             _session: session,
         })
+    }
+}
+
+/// Waits until this number of receivers have subscribed. The token of a receiver travels after its subscription: a sender that
+/// sees the token has seen the subscription.
+fn wait_for_tokens(session: &Session, receivers: u16) -> Result<(), Failure> {
+    let start = Instant::now();
+    loop {
+        let tokens = session.liveliness().get(format!("{RECEIVERS}/*")).wait();
+        let tokens = tokens.map_err(Failure::of("look for the receivers"))?;
+        if tokens.iter().count() >= usize::from(receivers) {
+            return Ok(());
+        }
+        // Many processes take their time to start.
+        if start.elapsed() > PATIENCE + Duration::from_millis(200) * u32::from(receivers) {
+            return Err(Failure::new(format!("not all {receivers} receivers came")));
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -172,7 +181,7 @@ fn open(settings: &[(&str, String)]) -> Result<Session, Failure> {
         ("scouting/multicast/enabled", "false"),
         ("scouting/gossip/enabled", "false"),
         // A receiver may start before its sender, and tries again soon.
-        ("connect/timeout_ms", "20000"),
+        ("connect/timeout_ms", "60000"),
         ("connect/retry", "{ period_init_ms: 5, period_max_ms: 20, period_increase_factor: 2 }"),
         ("listen/endpoints", "[]"),
         // By default the link is closed when a publisher has waited for 5 s, which loses messages.

@@ -7,6 +7,8 @@
 //! - The batching of libzmq is left as it is. It has no call for several messages.
 //! - Ends wait with libzmq's own blocking call, or with `ZMQ_DONTWAIT` and a yield.
 
+mod topics;
+
 use std::process::ExitCode;
 
 use toroni_bench_harness::Failure;
@@ -18,7 +20,7 @@ use toroni_bench_harness::transport::{
 use zmq::{Context, Message, Socket, SocketType};
 
 fn main() -> ExitCode {
-    toroni_bench_harness::child::main::<ZeroMq>()
+    toroni_bench_harness::child::main_with_both::<ZeroMq>()
 }
 
 struct ZeroMq;
