@@ -193,7 +193,7 @@ type Goal = Arc<OnceLock<Option<u64>>>;
 pub(crate) struct Exporter {
     goal: Goal,
     interrupter: Interrupter,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Option<u64>>>,
 }
 
 impl Exporter {
@@ -221,6 +221,7 @@ impl Exporter {
         };
         let interrupter = subscriber.interrupter().map_err(SubscriberError::from)?;
         let goal = Goal::default();
+        let unsent = unheard.map_or_else(|| end_of(&context), Ok)?;
         let mut exporting = Exporting {
             goal: goal.clone(),
             table,
@@ -229,6 +230,7 @@ impl Exporter {
             joins: None,
             asks,
             unheard: unheard.map(|from| (from, None)),
+            unsent,
             skipped: None,
             context,
             plan,
@@ -240,9 +242,10 @@ impl Exporter {
         exporting.declare_joins()?;
         let run = move || {
             let context = exporting.context.clone();
-            if let Err(error) = exporting.run(subscriber) {
+            exporting.run(subscriber).unwrap_or_else(|error| {
                 context.fail(format!("an export ends: {error}"));
-            }
+                None
+            })
         };
         let builder = std::thread::Builder::new().name("export".to_owned());
         let thread = builder.spawn(run).map_err(BridgeError::Thread)?;
@@ -256,14 +259,17 @@ impl Exporter {
         // An interrupt can miss the beginning of a sleep, which then lasts 250 ms.
         self.interrupter.interrupt();
     }
+
+    /// Waits until it has ended. Returns where the export of a new series begins, if it was ended for one.
+    pub(crate) fn join(&mut self) -> Option<u64> {
+        self.thread.take()?.join().ok().flatten()
+    }
 }
 
 impl Drop for Exporter {
     fn drop(&mut self) {
         self.stop(None);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.join();
     }
 }
 
@@ -314,12 +320,15 @@ struct Exporting {
     /// If no predecessor is known: the sequence at which this export began, and the one that was next when the first importer
     /// joined. No importer has only a part of what is between them.
     unheard: Option<(u64, Option<u64>)>,
+    /// The sequence from which on no predecessor has sent anything.
+    unsent: u64,
     /// Messages that were overwritten before the next one.
     skipped: Option<u64>,
 }
 
 impl Exporting {
-    fn run(&mut self, mut subscriber: Subscriber) -> Result<(), ReceiveError> {
+    /// Runs until it is asked to end. Returns where the export of a new series begins, if it ends for one.
+    fn run(&mut self, mut subscriber: Subscriber) -> Result<Option<u64>, ReceiveError> {
         self.beat(true);
         let mut due = Instant::now() + self.context.heartbeat;
         let mut since_clock = 0;
@@ -329,7 +338,9 @@ impl Exporting {
             }
             if self.context.life().has_gone_back() {
                 // Another heartbeat would only make importers believe its numbers.
-                return Ok(());
+                self.sending.flush();
+                self.read(subscriber.sequence());
+                return Ok(Some(self.begins_next()));
             }
             if let Some(goal) = self.goal.get() {
                 break *goal;
@@ -370,7 +381,13 @@ impl Exporting {
         // For the export that follows in this process, if no importer can tell it.
         self.context.witness.take(&self.plan.prefix, &self.table.full());
         self.confirm(deadline);
-        Ok(())
+        // An importer may have shown it meanwhile.
+        Ok(self.context.life().has_gone_back().then(|| self.begins_next()))
+    }
+
+    /// Returns where a new series begins: after what was sent already, also by a predecessor, because it would come twice.
+    fn begins_next(&self) -> u64 {
+        self.table.until().max(self.unsent)
     }
 
     fn take(

@@ -83,7 +83,7 @@ impl Ranks {
 /// Runs a bridge until it is stopped, or its session is doubtful.
 pub(crate) fn run(context: &Arc<Context>, plans: &Plans, ranks: &Ranks) -> Result<(), BridgeError> {
     // What is published while the bridge looks around is exported, too.
-    let mut end = end_of(context)?;
+    let mut begins = vec![end_of(context)?; plans.exports.len()];
     let _heard = listen(context, plans)?;
     let settled = Instant::now() + plans.settle;
     let is_done = |state: &State| state.is_over() || context.life().is_doubtful();
@@ -113,13 +113,14 @@ pub(crate) fn run(context: &Arc<Context>, plans: &Plans, ranks: &Ranks) -> Resul
                 continue;
             }
         }
-        let running = Running::start(context, plans, end)?;
+        let running = Running::start(context, plans, &begins)?;
         context.set_state(State::Active);
         let has_gone_back = || context.life().has_gone_back();
         context.wait(Duration::MAX, |state| is_done(state) || !ranks.is_first() || has_gone_back());
-        running.stop();
+        let stood = running.stop();
         // Where to begin if the other one ends without a heartbeat.
-        end = end_of(context)?;
+        let end = end_of(context)?;
+        begins = stood.into_iter().map(|stood| stood.unwrap_or(end)).collect();
         was_second = false;
     }
 }
@@ -231,7 +232,8 @@ struct Running {
 }
 
 impl Running {
-    fn start(context: &Arc<Context>, plans: &Plans, end: u64) -> Result<Self, BridgeError> {
+    /// Starts it. Exports whose predecessors are not known begin at these sequences.
+    fn start(context: &Arc<Context>, plans: &Plans, begins: &[u64]) -> Result<Self, BridgeError> {
         let (asks, waiting) = std::sync::mpsc::sync_channel(history::QUEUE);
         let waiting = Arc::new(Mutex::new(waiting));
         let mut running = Self {
@@ -256,8 +258,8 @@ impl Running {
             running.history.push(thread.map_err(BridgeError::Thread)?);
         }
         let last = witness::predecessors(beats, oldest_of(context)?);
-        for plan in &plans.exports {
-            let table = plan.begin(context, &last, end);
+        for (plan, begins) in plans.exports.iter().zip(begins) {
+            let table = plan.begin(context, &last, *begins);
             let unheard = last.is_empty().then(|| table.until());
             let asks = running.asks.clone();
             let (of, of_plan) = (context.clone(), plan.clone());
@@ -292,15 +294,17 @@ impl Running {
             .map_err(failed)
     }
 
-    fn stop(mut self) {
-        self.end();
+    /// Stops it. Returns where each export begins a new series, if it has ended for one.
+    fn stop(mut self) -> Vec<Option<u64>> {
+        self.end()
     }
 
-    fn end(&mut self) {
+    fn end(&mut self) -> Vec<Option<u64>> {
         self.queryables.clear();
         let goal = end_of(&self.context).ok();
         // All at once: each takes its time.
         self.exporters.iter().for_each(|exporter| exporter.stop(goal));
+        let stood = self.exporters.iter_mut().map(Exporter::join).collect();
         self.exporters.clear();
         if let Some(importer) = self.importer.take() {
             importer.stop();
@@ -309,6 +313,7 @@ impl Running {
         for history in self.history.drain(..) {
             let _ = history.join();
         }
+        stood
     }
 }
 

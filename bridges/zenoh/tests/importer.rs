@@ -5,6 +5,7 @@
 mod common;
 
 use common::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use toroni::{BusConfig, Limit, LostBound, LostReason, Origin, Policy, StreamKey};
 use toroni_zenoh::Bridge;
@@ -236,6 +237,13 @@ fn a_silent_sender_has_an_open_end_once() {
     });
 }
 
+/// Opens a session of a program that is no bridge. It is connected as soon as a bridge that names the port starts.
+fn listening_peer() -> (u16, zenoh::Session) {
+    let port = free_port();
+    let table = serde_json::Value::Object(zenoh(port, &[])).to_string();
+    (port, zenoh::open(zenoh::Config::from_json5(&table).unwrap()).wait().unwrap())
+}
+
 /// Publishes until a program of Zenoh hears it, and returns what the export attached.
 fn genuine(site: &Site, listener: &zenoh::Session) -> Attachment {
     let samples = listener.declare_subscriber("x").wait().unwrap();
@@ -369,6 +377,125 @@ fn a_number_that_the_sender_has_not_reached_is_noticed_by_its_heartbeat() {
     assert_eq!(open_end(&got[losses - 1]), Some(LostReason::Restart), "{got:?}");
     assert_eq!(payloads(&got[losses..]), expected(0..50));
     assert_eq!(to.counters().doubted, 1);
+}
+
+/// As before, while the sender sends, and once with a number that is not believed after it. Each message arrives, or is counted
+/// in a report before the next one.
+#[test]
+fn what_a_sender_sends_around_a_new_series_arrives_or_is_counted() {
+    for is_doubted in [false, true] {
+        let Pair { a, b, from: _from, to: _to, mut subscriber } = Pair::new();
+        let listener = peer(&a);
+        let samples = listener.declare_subscriber("x").wait().unwrap();
+        let forger = peer(&b);
+        connect_peer(&forger, "foreign", &mut subscriber);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0.. {
+                    a.publish("x", number.to_string());
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+                a.publish("x", "end");
+            });
+            let mut last = None;
+            for round in 0..4 {
+                let mut genuine = None;
+                wait_until("no new series", || {
+                    let sample = samples.drain().last().or_else(|| samples.recv().ok()).unwrap();
+                    genuine = Attachment::parse(&sample.attachment().unwrap().to_bytes()).ok();
+                    genuine.is_some_and(|genuine| last != Some(genuine.origin.series))
+                });
+                let genuine = genuine.unwrap();
+                last = Some(genuine.origin.series);
+                // What follows the last one is sent in the last series.
+                let most = if round < 3 { 1 + usize::from(is_doubted) } else { 0 };
+                for ahead in [100_000, 1 << 40].into_iter().take(most) {
+                    let number = genuine.origin.number + ahead;
+                    let origin = Origin { number, ..genuine.origin };
+                    let forged = Attachment { origin, count: 0, ..genuine };
+                    forger
+                        .put("y", "forged")
+                        .attachment(forged.to_bytes().to_vec())
+                        .wait()
+                        .unwrap();
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let (mut next, mut missing, mut reported) = (0, 0, 0);
+        for got in until(&mut subscriber, "end") {
+            match got {
+                Got::Lost(lost) => reported += lost.messages,
+                Got::Message { topic, payload } if topic == "x" => {
+                    let Ok(number) = payload.parse::<u64>() else { continue };
+                    assert!(number >= next, "{number} comes after {next}");
+                    missing += number - next;
+                    next = number + 1;
+                    assert!(
+                        missing <= reported,
+                        "before {number}, {missing} are missing, and {reported} are reported"
+                    );
+                }
+                Got::Message { .. } => {}
+            }
+        }
+    }
+}
+
+/// An export continues at an old heartbeat, so it sends again what the importer has. A stranger's question makes it begin a new
+/// series meanwhile. Nothing comes twice.
+#[test]
+fn a_series_that_begins_while_much_is_sent_again_doubles_nothing() {
+    let (a, b) = (Site::new(), Site::new());
+    let _to = b.importing(import(&["**"]), &[]);
+    let (port, stranger) = listening_peer();
+    let mut config = a.config_at(a.port, &[b.port, port]);
+    config.exports.push(export(&["**"]));
+    let from = start(&config);
+    let mut subscriber = b.subscribe("**");
+    connect(&a, "x", &mut subscriber);
+    let beats = stranger.declare_subscriber("@bridge/beat/*/*").wait().unwrap();
+    let beat = beats.recv().unwrap().payload().to_bytes().into_owned();
+    let key = format!("@bridge/join/{:08x}", genuine(&a, &stranger).numbering);
+    for number in 0..10_000 {
+        a.publish("x", number.to_string());
+    }
+    a.publish("x", "middle");
+    until(&mut subscriber, "middle");
+    let witnesses = stranger.declare_queryable("@bridge/witness/*/*");
+    let answer = move |query: zenoh::query::Query| {
+        _ = query.reply(query.key_expr().as_str().replace('*', "0"), beat.clone()).wait();
+    };
+    let witnesses = witnesses.callback(answer).wait().unwrap();
+    from.stop();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let question =
+                serde_json::json!({ "has": 1_u64 << 40, "newest": false, "patterns": [] });
+            while !is_over.load(Ordering::Relaxed) {
+                let get = stranger.get(&key).payload(question.to_string());
+                let any = zenoh::query::ReplyKeyExpr::Any;
+                _ = get.accept_replies(any).wait().unwrap().recv();
+            }
+        });
+        let _from = start(&config);
+        drop(witnesses);
+        let mut got = Vec::new();
+        wait_until("no new series", || {
+            a.publish("x", "probe");
+            got.extend(next_within(&mut subscriber, Duration::from_millis(100)));
+            got.iter().any(|got| open_end(got).is_some())
+        });
+        is_over.store(true, Ordering::Relaxed);
+        got.extend(until(&mut subscriber, "probe"));
+        got.retain(|got| got.text() != "x=probe" && open_end(got).is_none());
+        assert_eq!(got, []);
+    });
 }
 
 /// Imports with one prefix share what an export sends, and what it sends again: each gets its topics, and what is posted to

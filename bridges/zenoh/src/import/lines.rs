@@ -414,7 +414,10 @@ impl Importing {
         let is_other = |other: StreamKey| {
             (other.source, other.stream) == (key.source, key.stream) && other.series != key.series
         };
-        self.joining.retain(|_, joining| !joining.own.is_some_and(is_other));
+        let joins = |_: &u32, joining: &mut Joining| joining.own.is_some_and(is_other);
+        for (_, joining) in self.joining.extract_if(joins) {
+            self.order.discard(joining.held, &mut self.events);
+        }
         for numbering in self.order.paths_of(is_other) {
             self.order.end(numbering, &mut self.events);
         }

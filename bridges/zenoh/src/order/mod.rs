@@ -381,6 +381,16 @@ impl<T> Order<T> {
         }
     }
 
+    /// Takes messages of a numbering whose sender has begun another series. Reports those that did not arrive and are below the
+    /// mark. For the others, the open end of the series stands, or what is missing of a relayed stream before its next message.
+    pub(crate) fn discard(&mut self, items: Vec<Item<T>>, out: &mut Vec<Event<T>>) {
+        for item in items {
+            if item.origin.number < self.mark(StreamKey::of(item.origin)) {
+                self.deliver_now(item, out);
+            }
+        }
+    }
+
     /// Ends a path: what is missing is lost. Returns the streams that no other path brings.
     pub(crate) fn end(&mut self, numbering: u32, out: &mut Vec<Event<T>>) -> Vec<StreamKey> {
         let brought: BTreeSet<StreamKey> =
