@@ -9,7 +9,7 @@ use std::time::Duration;
 use toroni::{LostBound, Origin, Subscriber};
 use toroni_zenoh::Config;
 use toroni_zenoh::attachment::{Attachment, BYTES};
-use toroni_zenoh::config::{Congestion, Deletes, Priority};
+use toroni_zenoh::config::{Congestion, Deletes, Import, Priority};
 use zenoh::{Session, Wait};
 
 fn importer() -> (Site, toroni_zenoh::Bridge, Session, Subscriber) {
@@ -226,6 +226,38 @@ fn an_export_that_does_not_answer_costs_an_upper_bound() {
     rest.sort();
     assert_eq!(rest, ["from/1=40", "from/7=30"]);
     assert_eq!(bridge.counters().lost_messages, 19);
+}
+
+/// An export sends a number that is too far ahead, so it is asked, and does not answer. What waited for others by then comes with
+/// what is sent meanwhile, also after another such number.
+#[test]
+fn what_was_held_for_an_export_that_does_not_answer_comes() {
+    let site = Site::new();
+    let bridge = site.importing(Import { reorder: LONG, ..import(&["**"]) }, &[]);
+    let peer = peer(&site);
+    let mut subscriber = site.subscribe("**");
+    connect_peer(&peer, "probe", &mut subscriber);
+    let queryable = answer_joins(&peer);
+    let send = |topic: &str, number: u64, count: u64| {
+        let attachment = attachment(Origin { number, ..OWN }, count).to_bytes().to_vec();
+        peer.put(topic, number.to_string()).attachment(attachment).wait().unwrap();
+    };
+    send("x", 10, 0);
+    assert_eq!(next(&mut subscriber).text(), "x=10");
+    queryable.undeclare().wait().unwrap();
+    let far = Origin::NUMBER_LIMIT - 2;
+    send("x", 12, 2);
+    send("y", far, 0);
+    wait_until("it is not doubted", || bridge.counters().doubted == 1);
+    send("x", 13, 3);
+    send("y", far, 0);
+    send("x", 14, 4);
+    let Got::Lost(lost) = next(&mut subscriber) else { panic!("11 is missing") };
+    assert_eq!(lost.bound, LostBound::AtMost, "{lost}");
+    for number in 12..15 {
+        assert_eq!(next(&mut subscriber).text(), format!("x={number}"));
+    }
+    assert_eq!(bridge.counters().doubted, 2);
 }
 
 /// A relay whose messages are lost on the way: the test sends what the relay would. An import ends while a message of a

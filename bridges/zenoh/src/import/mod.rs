@@ -147,6 +147,13 @@ impl Joining {
             bytes: 0,
         }
     }
+
+    fn hold(&mut self, item: Item<Body>) {
+        if let Body::Message { payload, .. } = &item.body {
+            self.bytes = self.bytes.saturating_add(payload.len());
+        }
+        self.held.push(item);
+    }
 }
 
 /// How an export is asked.
@@ -490,10 +497,7 @@ impl Importing {
             self.begin_join(import, numbering, key, Priority::default())?;
         }
         if let Some(joining) = self.joining.get_mut(&numbering) {
-            if let Body::Message { payload, .. } = &item.body {
-                joining.bytes = joining.bytes.saturating_add(payload.len());
-            }
-            joining.held.push(item);
+            joining.hold(item);
             let held = self.joining.values().map(|joining| (joining.held.len(), joining.bytes));
             let (messages, bytes) = held.fold((0, 0_usize), |(messages, bytes), more| {
                 (messages + more.0, bytes.saturating_add(more.1))
@@ -506,10 +510,14 @@ impl Importing {
             }
             return Ok(());
         }
-        self.ordered(numbering, item)
+        if !self.ordered(numbering, item)? {
+            self.join_again(numbering);
+        }
+        Ok(())
     }
 
-    fn ordered(&mut self, numbering: u32, item: Item<Body>) -> Result<(), Ended> {
+    /// Gives a message to the order. Returns false if it is too far ahead to be believed.
+    fn ordered(&mut self, numbering: u32, item: Item<Body>) -> Result<bool, Ended> {
         let item = if self.introduce(StreamKey::of(item.origin))? {
             self.unpublished(item)
         } else {
@@ -518,21 +526,21 @@ impl Importing {
             }
             Item { body: Body::Unwanted, ..item }
         };
-        let now = self.now();
-        if !self.order.message(now, numbering, item, &mut self.events) {
-            self.join_again(numbering);
+        let is_believed = self.order.message(self.now(), numbering, item, &mut self.events);
+        if !is_believed {
+            self.context.counting.doubted.one();
+            warn_rarely!(numbering, "a number is far ahead of those before it");
         }
-        Ok(())
+        Ok(is_believed)
     }
 
     /// Joins a sender again that has sent a number which is too far ahead to be believed, without the message. If the sender has
-    /// it, it sends the message again.
+    /// it, it sends the message again. What waits for others is held, as what comes meanwhile.
     fn join_again(&mut self, numbering: u32) {
-        self.context.counting.doubted.one();
-        warn_rarely!(numbering, "a number is far ahead of those before it, so its sender is asked");
         let (own, import) = (self.order.own_stream(numbering), self.import_of(numbering));
-        self.order.abandon(numbering);
-        self.joining.insert(numbering, Joining::new(import, Priority::default()));
+        let mut joining = Joining::new(import, Priority::default());
+        self.order.abandon(numbering).into_iter().for_each(|item| joining.hold(item));
+        self.joining.insert(numbering, joining);
         // Not in a thread of Zenoh.
         self.unasked.extend(own.map(|own| (numbering, own)));
     }
@@ -786,6 +794,7 @@ impl Importing {
             }
         }
         let now = self.now();
+        let is_answered = counts.is_some();
         self.note_sender(numbering, import);
         let since = since.saturating_duration_since(self.began);
         let reorder = self.plans[import].reorder;
@@ -814,7 +823,13 @@ impl Importing {
             held = later;
         }
         for item in held {
-            self.ordered(numbering, item)?;
+            if is_answered {
+                // If a number is not believed, the rest is held again.
+                self.counted(import, numbering, None, item)?;
+            } else {
+                // No export can be asked.
+                self.ordered(numbering, item)?;
+            }
         }
         Ok(())
     }

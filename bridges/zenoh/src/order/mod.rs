@@ -369,16 +369,18 @@ impl<T> Order<T> {
         );
     }
 
-    /// Forgets a path. Nothing of it is reported.
-    pub(crate) fn abandon(&mut self, numbering: u32) {
+    /// Forgets a path. Nothing of it is reported. Returns the messages that wait for others; those of one topic are in order.
+    pub(crate) fn abandon(&mut self, numbering: u32) -> Vec<Item<T>> {
         let gaps: Vec<_> = self.due.iter().filter(|(_, of, _)| *of == numbering).cloned().collect();
         for (_, _, topic) in gaps {
             self.clear_gap(numbering, &topic);
         }
-        if let Some(path) = self.paths.remove(&numbering) {
-            self.topics -= path.topics.len();
-            self.waiting -= path.topics.values().map(|counts| counts.waiting.len()).sum::<usize>();
-        }
+        let Some(path) = self.paths.remove(&numbering) else { return Vec::new() };
+        self.topics -= path.topics.len();
+        let waiting = path.topics.into_values().flat_map(|counts| counts.waiting.into_values());
+        let waiting: Vec<_> = waiting.map(|(_, item)| item).collect();
+        self.waiting -= waiting.len();
+        waiting
     }
 
     /// Takes messages of a numbering whose sender has begun another series. Reports those that did not arrive and are below the

@@ -1004,7 +1004,7 @@ proptest! {
     }
 }
 
-/// Another inlet brings the stream. Nothing is reported of what was missing or waited.
+/// Another inlet brings the stream. Nothing is reported of what was missing or waited, and what waited is handed out.
 #[test]
 fn an_abandoned_path_leaves_nothing() {
     let mut case = Case::new();
@@ -1013,7 +1013,8 @@ fn an_abandoned_path_leaves_nothing() {
     case.message(0, 7, item("a", 0, 0));
     assert!(case.message(1, 7, item("a", 5, 2)).is_empty());
     assert_eq!(case.order.paths_of(|own| own == KEY), [7]);
-    case.order.abandon(7);
+    let waited = case.order.abandon(7);
+    assert_eq!(waited.iter().map(|item| item.count).collect::<Vec<_>>(), [2]);
     case.order.forget_stream(KEY);
     assert!(!case.order.knows_path(7) && !case.order.knows_stream(KEY));
     assert_eq!((case.order.deadline(), case.order.waiting, case.order.topics), (None, 0, 0));
