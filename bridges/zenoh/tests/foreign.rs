@@ -260,6 +260,47 @@ fn what_was_held_for_an_export_that_does_not_answer_comes() {
     assert_eq!(bridge.counters().doubted, 2);
 }
 
+/// An importer is away, and comes back. Heartbeats with the numbering of the export name another stream, and the export does not
+/// answer. Its own heartbeat ends the join, and what was missed is reported.
+#[test]
+fn a_heartbeat_that_names_another_stream_hides_nothing_that_was_missed() {
+    let (site, bridge, peer, mut subscriber) = importer();
+    let queryable = answer_joins(&peer);
+    let send = |number: u64, count: u64| {
+        let attachment = attachment(Origin { number, ..OWN }, count).to_bytes().to_vec();
+        peer.put("x", number.to_string()).attachment(attachment).wait().unwrap();
+    };
+    send(10, 0);
+    assert_eq!(next(&mut subscriber).text(), "x=10");
+    queryable.undeclare().wait().unwrap();
+    bridge.stop();
+    let _bridge = site.importing(import(&["**"]), &[]);
+    connect_peer(&peer, "probe", &mut subscriber);
+    let Origin { source, series, stream, .. } = OWN;
+    let mut beat = serde_json::json!({
+        "bus": "aa", "source": source, "series": series, "stream": stream, "numbering": 77,
+        "beat": 1, "begins": 0, "until": 35, "full": true, "topics": { "x": 6 },
+    });
+    let mut put = |series: u32| {
+        beat["series"] = series.into();
+        peer.put("@bridge/beat/aa/0009", beat.to_string()).wait().unwrap();
+    };
+    for _ in 0..10 {
+        put(series + 1);
+        assert_eq!(next_within(&mut subscriber, Duration::from_millis(50)), None);
+    }
+    send(40, 6);
+    let mut got = None;
+    wait_until("a heartbeat ends the join", || {
+        put(series);
+        got = next_within(&mut subscriber, Duration::from_millis(100));
+        got.is_some()
+    });
+    let Some(Got::Lost(lost)) = got else { panic!("11 to 34 may be missing: {got:?}") };
+    assert_eq!((lost.messages, lost.bound), (24, LostBound::AtMost), "{lost}");
+    assert_eq!(next(&mut subscriber).text(), "x=40");
+}
+
 /// A relay whose messages are lost on the way: the test sends what the relay would. An import ends while a message of a
 /// relayed stream is missing, and after messages of the relay itself have passed it. The next one asks for it.
 #[test]

@@ -349,6 +349,49 @@ fn a_numbering_that_no_export_confirms_is_set_aside() {
     assert_eq!(to.counters().loss_reports, 0);
 }
 
+/// An importer is away while messages are published. When it is back, the first that it gets with the numbering of the export is
+/// a message that names another stream. What was published comes nevertheless.
+#[test]
+fn a_stream_that_a_stranger_names_hides_nothing_that_was_missed() {
+    let (a, b) = (Site::new(), Site::new());
+    let mut config = a.config(&[]);
+    config.exports.push(export(&["**"]));
+    // None comes while the test runs: a heartbeat would say whose the numbering is.
+    config.heartbeat = Duration::from_secs(3600);
+    let _from = start(&config);
+    let listener = peer(&a);
+    let genuine = genuine(&a, &listener);
+    let (port, forger) = listening_peer();
+    let mut config = b.config_at(b.port, &[a.port, port]);
+    config.imports.push(import(&["**"]));
+    let to = start(&config);
+    let mut subscriber = b.subscribe("**");
+    connect(&a, "x", &mut subscriber);
+    to.stop();
+    for number in 0..50 {
+        a.publish("x", number.to_string());
+    }
+    let origin = Origin { series: genuine.origin.series ^ 1, ..genuine.origin };
+    let forged = Attachment { origin, count: 0, ..genuine }.to_bytes().to_vec();
+    let is_over = AtomicBool::new(false);
+    let got = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                forger.put("y", "forged").attachment(forged.clone()).wait().unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let _to = start(&config);
+        // It comes once the numbering is joined.
+        let mut got = until(&mut subscriber, "forged");
+        is_over.store(true, Ordering::Relaxed);
+        a.publish("x", "end");
+        got.extend(until(&mut subscriber, "end"));
+        got
+    });
+    assert_eq!(payloads(&got), expected(0..50));
+}
+
 /// A program of Zenoh sends a message whose number the sender has not reached yet, as that of a virtual machine which was reverted
 /// while it ran. The next heartbeat shows that, and the sender begins a new series.
 #[test]

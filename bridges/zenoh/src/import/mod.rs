@@ -676,6 +676,12 @@ impl Importing {
             }
             return Ok(());
         };
+        if let Some(key) = counts.as_ref().map(Beat::key)
+            && joining.own != Some(key)
+        {
+            // A message can name any stream with any numbering: it was asked for what this bus has missed of another one.
+            return self.ask_all(numbering, key);
+        }
         let is_last = joining.attempts + 1 >= ATTEMPTS;
         let is_enough = |counts: &Beat| {
             // Zenoh may drop a part of an answer. Then it is unknown which.
@@ -804,17 +810,18 @@ impl Importing {
             // Zenoh may drop a part of an answer. Then it is unknown which.
             let is_whole = counts.replayed.is_some_and(|sent| replayed.len() as u64 >= sent);
             let replay = match (from, counts.replayed_from) {
-                (None, _) => Replay::Nothing,
+                (None, _) if own == Some(counts.key()) => Replay::Nothing,
                 (Some(_), Some(number)) if is_whole => {
                     Replay::From { number, unsent: counts.unsent }
                 }
-                (Some(_), _) => Replay::Part,
+                // Or it was asked for another stream, which a stranger had named.
+                _ => Replay::Part,
             };
             let mut items = self.sent_again(import, replayed)?;
             let (mut earlier, later): (Vec<_>, Vec<_>) = held.drain(..).partition(|item| {
                 counts.topics.get(&*item.topic).is_some_and(|count| item.count < *count)
             });
-            if from.is_none() {
+            if replay == Replay::Nothing {
                 keep_last(&mut earlier, &counts);
             }
             items.extend(earlier);
