@@ -28,6 +28,17 @@ fn peer(host: &Host, arguments: &[&str], variables: &[(&str, &str)]) -> Program 
     program
 }
 
+/// Prints what a program has written to standard error if the test fails.
+struct Logged(&'static str, Program);
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}:{}", self.0, self.1.errors());
+        }
+    }
+}
+
 fn network(hosts: u8) -> Option<Network> {
     python()?;
     Network::new(hosts)
@@ -92,8 +103,9 @@ fn hostile_samples_do_no_harm() {
     a.create_bus();
     b.create_bus();
     let listener = b.listen(&["line", "hello"]);
-    let _exporter = a.bridge(&["--export", "**"]);
-    let mut importer = b.bridge(&["--import", "**", "--metrics", "127.0.0.1:9480"]);
+    let _exporter = Logged("exporter", a.bridge(&["--export", "**"]));
+    let importer = b.bridge(&["--import", "**", "--metrics", "127.0.0.1:9480"]);
+    let mut importer = Logged("importer", importer);
     // A real attachment, to be changed.
     let mut reader = peer(c, &["subscribe", "**"], &[]);
     meet(a, "hello", &[&listener]);
@@ -106,17 +118,20 @@ fn hostile_samples_do_no_harm() {
             break bytes.to_owned();
         }
     };
-    let mut hostile = peer(c, &["hostile", "evil", "5000"], &[("SEEN", &seen)]);
+    let hostile = peer(c, &["hostile", "evil", "5000"], &[("SEEN", &seen)]);
+    // Its seed is in what it writes.
+    let mut hostile = Logged("hostile", hostile);
     a.publish("line", 0..5_000, &["--rate", "2k/s"]);
     listener.wait_settled("line", 5_000);
-    drop(hostile.stdin());
-    assert!(hostile.wait().success(), "{}", hostile.errors());
+    drop(hostile.1.stdin());
+    assert!(hostile.1.wait().success());
     listener.account().balance_within_bounds("line", 5_000);
-    assert!(importer.ended().is_none(), "{}", importer.errors());
-    assert!(!importer.errors().contains("panicked"), "{}", importer.errors());
+    assert!(importer.1.ended().is_none());
+    let log = importer.1.errors();
+    assert!(!log.contains("panicked"));
     let metrics = metrics_of(b, "127.0.0.1:9480");
     assert!(metrics("bad_attachment") + metrics("foreign_attachment") > 0);
-    let warnings = importer.errors().lines().filter(|line| line.contains(" WARN ")).count();
+    let warnings = log.lines().filter(|line| line.contains(" WARN ")).count();
     assert!(warnings < 100, "the log is flooded: {warnings} warnings");
 }
 
