@@ -10,10 +10,11 @@ use std::time::Duration;
 
 /// Offsets in the header of `ring`: see `RawHeader` in the library's `ring/layout.rs`.
 const DATA_OFFSET: u64 = 64 + 24;
-const TABLE_BYTES: u64 = 64 + 16;
 const MAX_SUBSCRIBERS: u64 = 64 + 36;
-const MAX_ARRIVALS: u64 = 64 + 92;
-const TRACKED_TOPICS: u64 = 64 + 96;
+const REGIONS: u64 = 208;
+/// Kinds of regions: see `shm/regions.rs` there.
+const WAKE_WORDS: usize = 3;
+const ROWS: usize = 6;
 /// Offsets in `readers`: see `ReadersControl` there.
 const SLEEPS: usize = 128;
 const SLOTS_USED: usize = 128 + 3 * 128;
@@ -33,8 +34,7 @@ impl WakeWords {
         let ring = File::open(bus.join("ring")).expect("the ring");
         let bytes = number::<8>(&ring, DATA_OFFSET);
         let count = number::<4>(&ring, MAX_SUBSCRIBERS);
-        let first =
-            2 * 4096 + number::<8>(&ring, TABLE_BYTES) + 64 + 64 * number::<4>(&ring, MAX_ARRIVALS);
+        let (first, _) = region(&ring, WAKE_WORDS);
         let address = map(&ring, bytes, ProtFlags::READ);
         assert!(first + 4 * count <= bytes, "the words are before the stream");
         // SAFETY: the words are in the mapping, which stays until the process ends. Others access them by atomic operations.
@@ -82,6 +82,8 @@ impl WakeWords {
 pub struct SleepersFile {
     address: usize,
     slots: usize,
+    /// Where the rows begin.
+    first: usize,
     topics: usize,
 }
 
@@ -92,10 +94,10 @@ impl SleepersFile {
     pub fn of(bus: &Path) -> Self {
         let ring = File::open(bus.join("ring")).expect("the ring");
         let slots = number::<4>(&ring, MAX_SUBSCRIBERS);
-        let topics = number::<4>(&ring, TRACKED_TOPICS);
+        let (first, topics) = region(&ring, ROWS);
         let path = bus.join("readers");
         let readers = File::options().read(true).write(true).open(path).expect("the readers");
-        let this = Self { address: 0, slots, topics };
+        let this = Self { address: 0, slots, first, topics };
         let (first, length) = this.rows();
         Self { address: map(&readers, first + length, ProtFlags::READ | ProtFlags::WRITE), ..this }
     }
@@ -103,7 +105,7 @@ impl SleepersFile {
     /// Where the rows of all topics begin in the file, and how many bytes they have.
     #[must_use]
     pub fn rows(&self) -> (usize, usize) {
-        (ARMING + 8 * self.slots, self.topics * self.words() * 8)
+        (self.first, self.topics * self.words() * 8)
     }
 
     fn words(&self) -> usize {
@@ -153,6 +155,14 @@ impl SleepersFile {
         // operations.
         unsafe { AtomicU64::from_ptr((self.address + offset) as *mut u64) }
     }
+}
+
+/// Where a region is in its file, and how many entries it has.
+fn region(ring: &File, kind: usize) -> (usize, usize) {
+    let places = (0..12).map(|place| REGIONS + 32 * place);
+    let place = places.into_iter().find(|place| number::<4>(ring, *place) == kind);
+    let place = place.expect("each bus has it");
+    (number::<8>(ring, place + 16), number::<4>(ring, place + 8))
 }
 
 fn number<const BYTES: usize>(file: &File, offset: u64) -> usize {

@@ -180,7 +180,7 @@ fn a_bus_of_an_older_layout_is_refused_and_removed_by_name() {
     refused_for_its_version(
         &buses,
         "old",
-        "has layout version 2, and this release of Toroni uses version 7",
+        "has layout version 2, and this release of Toroni uses version 8",
     );
 }
 
@@ -191,12 +191,12 @@ fn a_bus_of_a_newer_layout_is_refused_and_removed_by_name() {
     buses.succeed(&["create", "new"]);
     for file in ["ring", "publishers", "readers"] {
         let file = std::fs::File::options().write(true).open(buses.path().join("new").join(file));
-        std::os::unix::fs::FileExt::write_all_at(&file.unwrap(), &8_u32.to_ne_bytes(), 12).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file.unwrap(), &9_u32.to_ne_bytes(), 12).unwrap();
     }
     refused_for_its_version(
         &buses,
         "new",
-        "has layout version 8, and this release of Toroni uses version 7",
+        "has layout version 9, and this release of Toroni uses version 8",
     );
 }
 

@@ -54,11 +54,12 @@ pub(crate) mod at {
     }
     /// Returns the offset of the row of a topic, in a file of at most 64 slots.
     pub(crate) const fn row(slots: u64, topic: u64) -> u64 {
-        arming(slots) + topic * 8
+        arming(slots).next_multiple_of(128) + topic * 8
     }
     /// Returns the offset of the first slot of a subscriber.
     pub(crate) const fn slots(slots: u64) -> u64 {
-        (arming(slots) + ROWS * slots.div_ceil(64) * 8).next_multiple_of(4096)
+        let rows = arming(slots).next_multiple_of(128);
+        (rows + ROWS * slots.div_ceil(64) * 8).next_multiple_of(4096)
     }
     /// Returns the offset of the slot of a subscriber, in a file of at most 64. Generation, state, position and flags
     /// follow at the offsets below.
@@ -71,7 +72,9 @@ pub(crate) mod at {
     }
     /// Returns the offset in `ring` of the futex word of a slot, if the table of arrivals has this many entries.
     pub(crate) const fn wake_word(arrivals: u64, slot: u64) -> u64 {
-        2 * 4096 + 4096 + 64 + arrivals * 64 + slot * 4
+        // The header, the control words with the bounds, and the topic table come first.
+        let arrivals_end = 4096 + 9 * 4096 + 4096 + 64 + arrivals * 64;
+        arrivals_end.next_multiple_of(128) + slot * 4
     }
     /// Returns the offset of a slot's patterns, which follow the four slots. Their text is at
     /// `TEXT`.

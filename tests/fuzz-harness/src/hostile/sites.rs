@@ -2,8 +2,9 @@
 //! `crates/toroni/src/ring/layout.rs`.
 
 use super::template::{
-    ARMING_OFFSET, ARRIVALS, ARRIVALS_OFFSET, CAPACITY, DATA_OFFSET, Kind, READER_SLOTS_OFFSET,
-    ROWS, ROWS_OFFSET, SLOTS, TABLE_BYTES, TABLE_OFFSET, Template, WAKE_OFFSET,
+    ARMING_OFFSET, ARRIVALS, ARRIVALS_OFFSET, BOUNDS_OFFSET, CAPACITY, DATA_OFFSET, Kind,
+    READER_SLOTS_OFFSET, RING_HEADER_BYTES, ROWS, ROWS_OFFSET, SLOTS, TABLE_BYTES, TABLE_OFFSET,
+    Template, WAKE_OFFSET,
 };
 use super::victim::Manner;
 use std::fmt;
@@ -56,7 +57,7 @@ const INDEX: std::ops::Range<u64> = CONTROL + 1024..CONTROL + 2048;
 const PUBLISHER_SLOTS: u64 = 4096;
 /// After the slots of a template.
 const PATTERNS: u64 = READER_SLOTS_OFFSET + SLOTS * 128;
-const HEADERS: u64 = 240;
+const HEADERS: u64 = 624;
 
 impl Site {
     /// Whether a change at this moment can be noticed: headers are read when a bus is opened.
@@ -94,7 +95,7 @@ impl Site {
 
     /// Whether a header's checksum covers it.
     pub fn is_under_checksum(&self) -> bool {
-        let end = if self.file == "ring" { 208 } else { 64 };
+        let end = if self.file == "ring" { RING_HEADER_BYTES as u64 } else { 64 };
         self.offset < end && !(48..56).contains(&self.offset)
     }
 }
@@ -206,6 +207,9 @@ pub fn of(template: &Template) -> Vec<Site> {
         add("ring", WAKE_OFFSET + slot * 4, 4, values);
         add("readers", ARMING_OFFSET + slot * 8, 4, values);
         add("readers", ARMING_OFFSET + slot * 8 + 4, 4, values);
+    }
+    for topic in [0, 1, 2, 4095] {
+        add("ring", BOUNDS_OFFSET + topic * 8, 8, Values::All);
     }
     for topic in [0, 1, 2, ROWS - 1] {
         add("readers", ROWS_OFFSET + topic * 8, 8, Values::All);

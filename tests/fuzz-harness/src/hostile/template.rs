@@ -12,8 +12,10 @@ use toroni::{
 
 /// Bytes of the stream: the smallest there can be, so that cases are fast.
 pub const CAPACITY: u64 = 64 << 10;
-/// Offsets of `crates/toroni/src/ring/layout.rs`.
-pub const TABLE_OFFSET: u64 = 8192;
+/// Where the bounds of the topics begin in `ring`. The offsets are those of `crates/toroni/src/ring/layout.rs`.
+pub const BOUNDS_OFFSET: u64 = 4096 + 2048;
+/// Where the topic table begins in `ring`, after the bounds of 4,096 topics.
+pub const TABLE_OFFSET: u64 = (BOUNDS_OFFSET + 8 * 4096).next_multiple_of(4096);
 /// Bytes of the topic table.
 pub const TABLE_BYTES: u64 = 4096;
 /// Where the table of arrivals begins in `ring`.
@@ -21,7 +23,7 @@ pub const ARRIVALS_OFFSET: u64 = TABLE_OFFSET + TABLE_BYTES;
 /// Entries of that table.
 pub const ARRIVALS: u32 = 6;
 /// Where the futex words of the subscribers begin in `ring`, after that table.
-pub const WAKE_OFFSET: u64 = ARRIVALS_OFFSET + 64 * (1 + ARRIVALS as u64);
+pub const WAKE_OFFSET: u64 = (ARRIVALS_OFFSET + 64 * (1 + ARRIVALS as u64)).next_multiple_of(128);
 /// Where the stream begins in `ring`: the table of arrivals and the words take a page.
 pub const DATA_OFFSET: u64 = ARRIVALS_OFFSET + 4096;
 /// Slots of subscribers.
@@ -29,14 +31,14 @@ pub const SLOTS: u64 = 4;
 /// Where the counts of the slots begin in `readers`: how often each armed.
 pub const ARMING_OFFSET: u64 = 4096;
 /// Where the rows of the topics begin, each of a word, and how many there are.
-pub const ROWS_OFFSET: u64 = ARMING_OFFSET + 8 * SLOTS;
+pub const ROWS_OFFSET: u64 = (ARMING_OFFSET + 8 * SLOTS).next_multiple_of(128);
 /// How many rows there are.
 pub const ROWS: u64 = 4096;
 /// Where the slots begin in `readers`.
 pub const READER_SLOTS_OFFSET: u64 = (ROWS_OFFSET + 8 * ROWS).next_multiple_of(4096);
 const CHECKSUM_OFFSET: usize = 48;
 /// Bytes under the checksum: the header of `ring` without its last part, and that of the others.
-const RING_HEADER_BYTES: usize = 208;
+pub(super) const RING_HEADER_BYTES: usize = 592;
 const FILE_HEADER_BYTES: usize = 64;
 
 /// Name of the bus in its directory.

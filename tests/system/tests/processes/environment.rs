@@ -344,7 +344,7 @@ fn each_mismatch_of_a_header_has_its_words() {
     let damages: [(Damage<'_>, &[&str]); 10] = [
         (&number(0, 7), &["is not a part of a Toroni bus"]),
         (&swap, &["other byte order"]),
-        (&number(12, 77), &["layout version 77", "uses version 7", "same release"]),
+        (&number(12, 77), &["layout version 77", "uses version 8", "same release"]),
         (&number(16, 183), &["architecture", "another"]),
         (&number(20, 65_536), &["page size of 65536 bytes"]),
         (&number(24, 9), &["is not a part of a Toroni bus"]),
