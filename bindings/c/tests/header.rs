@@ -191,7 +191,7 @@ layouts! {
     toroni_sent { number series reserved }
     toroni_echo { number outcome reserved }
     toroni_loss { messages bytes }
-    toroni_subscriber_stats { received lost_messages lapses losses lost_on_the_way stale reserved }
+    toroni_subscriber_stats { received lost_messages lapses losses lost_on_the_way stale unknown reserved }
     toroni_bus_stats {
         capacity topic_table_bytes tail sequence oldest_position created_ns policy lock notify topics
         max_publishers max_subscribers max_arrivals persistent on_disk sees_publishers sees_subscribers multicast_address

@@ -51,5 +51,6 @@ fn lists_from_a_seed_do_to_a_bus_what_they_do_to_the_model() {
     assert!(tally.exclusive > 50 && tally.kept_out > 100 && tally.reigns > 20, "{tally:?}");
     assert!(tally.brought > 400 && tally.losses > 30 && tally.told > 30, "{tally:?}");
     assert!(tally.dropped > 40 && tally.taken > 40, "{tally:?}");
+    assert!(tally.passed_laps > 5, "{tally:?}");
     assert!(tally.lapses > 10 && tally.lost > 100 && tally.refused > 100, "{tally:?}");
 }

@@ -32,6 +32,8 @@ pub struct Tally {
     pub lapses: u64,
     /// See `lapses`.
     pub lost: u64,
+    /// How often a subscriber was lapped only by what is for others.
+    pub passed_laps: u64,
     pub deaths: u64,
     /// Of the published messages, those of exclusive publishers.
     pub exclusive: u64,
@@ -60,6 +62,7 @@ impl Tally {
             refused: self.refused + other.refused,
             lapses: self.lapses + other.lapses,
             lost: self.lost + other.lost,
+            passed_laps: self.passed_laps + other.passed_laps,
             deaths: self.deaths + other.deaths,
             exclusive: self.exclusive + other.exclusive,
             kept_out: self.kept_out + other.kept_out,
