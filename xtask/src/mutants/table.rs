@@ -191,7 +191,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "next_not_compared",
         mistake: "a subscriber that passes over messages does not ask whether a commit is under way",
-        noticed_by: &[Loom("loom_no_message_is_passed_over_that_its_bound_does_not_tell_of")],
+        noticed_by: &[
+            Loom("loom_no_message_is_passed_over_that_its_bound_does_not_tell_of"),
+            Loom("loom_passing_over_during_a_recovery"),
+        ],
     },
     Mutant {
         name: "held_messages_passed_over",

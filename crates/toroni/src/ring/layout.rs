@@ -518,7 +518,7 @@ const _: () = {
     assert!(offset_of!(RawHeader, stream_id) == 592 + size_of::<RawKernelContext>());
     assert!(offset_of!(Control, bounds) == 2048);
     // Whatever a region has fits its alignment.
-    assert!((REGION_ALIGNMENT as usize).is_multiple_of(align_of::<ReaderSlot>()));
+    assert!(REGION_ALIGNMENT.is_multiple_of(align_of::<ReaderSlot>() as u64));
     assert!((PAGE as u64).is_multiple_of(REGION_ALIGNMENT));
     assert!(offset_of!(Control, commit) == 0);
     assert!(offset_of!(Control, reserved) == 128);

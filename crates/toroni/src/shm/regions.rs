@@ -265,6 +265,8 @@ fn first_offset(file: BusFile) -> u64 {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
     use super::*;
     use crate::shm::testing::small;
 

@@ -5,8 +5,8 @@
 //!    has missed nothing, so it reports no loss.
 //! 2. Otherwise it reads on, and looks again when it has come as far as the highest of these bounds.
 //!
-//! Before that it looks at the topics that are new. It has loaded the end of the stream earlier, and whoever appended a message
-//! before that end had added its topic before.
+//! Before that it looks at the topics that are new. It has loaded the end of the stream earlier, and a process that
+//! appended a message before that end had added its topic before that.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
@@ -110,8 +110,10 @@ mod tests {
         config.policy(Policy::Overwrite).create("b").unwrap()
     }
 
+    type Receive = fn(&mut Subscriber) -> Result<Option<Vec<u8>>, ReceiveError>;
+
     /// All forms of a receive that do not wait.
-    const FORMS: [fn(&mut Subscriber) -> Result<Option<Vec<u8>>, ReceiveError>; 3] = [
+    const FORMS: [Receive; 3] = [
         |subscriber| Ok(subscriber.try_receive()?.map(|message| message.payload().to_vec())),
         |subscriber| Ok(subscriber.borrow()?.map(|message| message.payload().to_vec())),
         |subscriber| {
@@ -243,7 +245,6 @@ mod tests {
     fn what_is_wanted_is_never_passed_over() {
         for seed in 0..12 {
             let mut random = Random::new(seed);
-            let mut random = |limit: u64| random.below(limit);
             let root = TempDir::new();
             let config = BusConfig::new().directory(root.path()).capacity(1 << 20);
             // There is room for a few names; the others travel with their messages.
@@ -264,20 +265,20 @@ mod tests {
             let inlet = bus.inlet().unwrap();
             let mut number = 0;
             for round in 0..40 {
-                for _ in 0..random(300) {
-                    let topic = match random(50) {
+                for _ in 0..random.below(300) {
+                    let topic = match random.below(50) {
                         0 => format!("late/{round}"),
                         1 => "t".to_owned(),
-                        _ => names[random(names.len() as u64) as usize].clone(),
+                        _ => random.pick(&names).clone(),
                     };
                     // Most are for others.
-                    if wants(&topic, false) && random(8) > 0 {
+                    if wants(&topic, false) && random.below(8) > 0 {
                         continue;
                     }
-                    let below = topic == "t" && random(20) == 0;
+                    let below = topic == "t" && random.below(20) == 0;
                     let publisher = bus.publisher(&topic).unwrap().to_descendants(below);
-                    let payload = vec![7; 1 + random(400) as usize];
-                    match random(5) {
+                    let payload = vec![7; 1 + random.index(400)];
+                    match random.below(5) {
                         0 => {
                             _ = publisher
                                 .publish_batch(&[&payload, &payload], Limit::Policy)
