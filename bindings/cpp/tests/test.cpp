@@ -813,6 +813,7 @@ void a_loss_handler_may_try_to_replace_itself() {
     const toroni::bus bus = open_bus("router-replaces", options);
     const toroni::publisher publisher(bus, "t");
     toroni::router router(bus);
+    router.on("t", [](const toroni::message &) {});
     const auto flood = [&] {
         for (int i = 0; i < 200; ++i) publisher.publish(std::vector<char>(1024));
         router.poll();
