@@ -171,30 +171,35 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
-        name: "newest_after_commit",
+        name: "bound_after_commit",
         mistake: "a message is committed before the bound of its topic tells of it, and a subscriber passes over it",
         noticed_by: &[
-            Loom("loom_no_message_is_passed_over_that_its_bound_does_not_tell_of"),
-            Loom("loom_no_message_of_a_burst_is_passed_over_that_its_bound_does_not_tell_of"),
+            Loom("loom_a_bound_is_visible_with_the_end_of_the_stream"),
+            Loom("loom_the_bound_of_a_burst_is_visible_with_the_end_of_the_stream"),
         ],
     },
     Mutant {
         name: "sequence_relaxed",
         mistake: "a subscriber takes a sequence for that of an earlier end of the stream",
-        noticed_by: &[Loom("loom_no_message_is_passed_over_that_its_bound_does_not_tell_of")],
+        noticed_by: &[Loom("loom_a_bound_is_visible_with_the_end_of_the_stream")],
     },
     Mutant {
         name: "end_without_acquire",
         mistake: "a subscriber that passes over messages does not see that a commit is under way",
-        noticed_by: &[Loom("loom_no_message_is_passed_over_that_its_bound_does_not_tell_of")],
+        noticed_by: &[Loom("loom_a_bound_is_visible_with_the_end_of_the_stream")],
     },
     Mutant {
         name: "next_not_compared",
         mistake: "a subscriber that passes over messages does not ask whether a commit is under way",
         noticed_by: &[
-            Loom("loom_no_message_is_passed_over_that_its_bound_does_not_tell_of"),
+            Loom("loom_a_bound_is_visible_with_the_end_of_the_stream"),
             Loom("loom_passing_over_during_a_recovery"),
         ],
+    },
+    Mutant {
+        name: "list_kept_without_a_slot",
+        mistake: "a subscriber that has lost its slot gets a pattern, and passes over the messages of that",
+        noticed_by: &[Tests("a_new_pattern_of_one_that_has_lost_its_slot_counts")],
     },
     Mutant {
         name: "held_messages_passed_over",

@@ -90,8 +90,8 @@ pub enum FileError {
     },
     /// The bus has features of a later release.
     #[error(
-        "{path} has features of a later release (bits {unknown:#x}), without which this one cannot {action}: run the release \
-         that created the bus; or, once no program uses it, remove it with `toroni rm NAME` and create it again"
+        "this release does not know features of {path} (bits {unknown:#x}), so it cannot {action}: run the release that \
+         created the bus; or, once no program uses it, remove it with `toroni rm NAME` and create it again"
     )]
     UnknownFeatures {
         /// The file.

@@ -1,34 +1,37 @@
-//! Bounds: where the newest record of each topic ends. By them a subscriber passes over what it does not want in one step,
-//! without reading it.
+//! Bounds: for each topic a position at or after the end of its newest record. By them a subscriber passes over what it does
+//! not want in one step, without reading it.
 //!
-//! 1. The owner of the writer lock raises the bound of a topic to the end of a record before it commits that record (PASSED).
+//! 1. The owner of the writer lock stores the end of a record in the bound of its topic before it commits the record (PASSED).
 //!    If it dies before the commit, the bound is too high until the stream has got there, which costs a subscriber some reading.
 //! 2. A subscriber loads `tail`, and then the bounds of all topics that it wants. If none is beyond its position, no record
 //!    before `tail` is for it.
-//! 3. Topics with large numbers share their bounds with others, which are then higher than necessary. So do records without a
-//!    topic's number, which concern all subscribers: losses, and messages that carry the names of their topics.
+//! 3. Topics whose numbers differ by a multiple of [`BOUNDS`] share a bound, which may then be too high. Records without a
+//!    topic's number (losses, and messages that carry the names of their topics) have the number 0xFF_FFFF, and share a bound
+//!    likewise. Every subscriber looks at that one.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::layout::{BOUNDS, Control, TAG_TOPIC_SHIFT};
+use super::position::MISPLACED;
 use super::reader::Cursor;
 use crate::hook::{mutant, weakened};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Raises the bound of the topic of a record with this tag, which ends at `end`. Only the owner of the writer lock may call
-/// this, before the commit.
+/// Sets the bound of the topic of a record with this tag, which ends at `end`. Only the owner of the writer lock may call
+/// this, before the commit. It may lower what an owner has left that died before its commit, but never below the end of a
+/// committed record.
 #[inline(always)]
-pub(super) fn raise(control: &Control, tag: u32, end: u64) {
-    bound_of(control, topic_of(tag)).store(end, Ordering::Relaxed);
+pub(super) fn set(control: &Control, tag: u32, end: u64) {
+    word_of(control, topic_of(tag)).store(end, Ordering::Relaxed);
 }
 
 /// Returns the bound of the topic with this number.
-pub(crate) fn newest(control: &Control, topic: u32) -> u64 {
-    bound_of(control, topic).load(Ordering::Relaxed)
+pub(crate) fn bound(control: &Control, topic: u32) -> u64 {
+    word_of(control, topic).load(Ordering::Relaxed)
 }
 
 #[inline(always)]
-fn bound_of(control: &Control, topic: u32) -> &AtomicU64 {
+fn word_of(control: &Control, topic: u32) -> &AtomicU64 {
     &control.bounds[topic as usize % BOUNDS]
 }
 
@@ -38,7 +41,8 @@ pub(crate) const fn topic_of(tag: u32) -> u32 {
     tag >> TAG_TOPIC_SHIFT
 }
 
-/// Returns the end of the stream, unless a commit is under way. Then `tail` and `sequence` may belong to different records.
+/// Returns the end of the stream. `None` while a commit is under way, or after its writer died: then `tail` and `sequence` may
+/// belong to different records.
 pub(crate) fn settled_end(control: &Control) -> Option<Cursor> {
     let commit = &control.commit.0;
     // PASSED
@@ -46,5 +50,30 @@ pub(crate) fn settled_end(control: &Control) -> Option<Cursor> {
     // END: a sequence that is later than the tail was stored after a `next` that is, too.
     let sequence = commit.sequence.load(weakened("end_without_acquire", Ordering::Acquire));
     let next = commit.next.load(Ordering::Relaxed);
-    (next == position || mutant("next_not_compared")).then_some(Cursor { position, sequence })
+    let reserved = control.reserved.0.load(Ordering::Relaxed);
+    // I1
+    let is_possible = position & MISPLACED == 0 && position < reserved;
+    let is_settled = next == position || mutant("next_not_compared");
+    (is_possible && is_settled).then_some(Cursor { position, sequence })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::ring::testing::Memory;
+
+    #[test]
+    fn an_end_that_cannot_be_is_none() {
+        let memory = Memory::laid(64 << 10, 3 << 16, &[8, 8]);
+        let commit = &memory.control.commit.0;
+        let end = commit.tail.load(Ordering::Relaxed);
+        assert_eq!(settled_end(&memory.control), Some(Cursor { position: end, sequence: 2 }));
+        for position in [end + 1, 1 << 40, 1 << 62, u64::MAX - 7] {
+            commit.tail.store(position, Ordering::Relaxed);
+            commit.next.store(position, Ordering::Relaxed);
+            assert_eq!(settled_end(&memory.control), None, "{position}");
+        }
+        commit.tail.store(end, Ordering::Relaxed);
+        assert_eq!(settled_end(&memory.control), None, "a commit is under way");
+    }
 }

@@ -43,7 +43,7 @@
 //! | SLEEP | reader: fence after `sleeps` | writer: fence after unlock | that a reader must be woken |
 //! | SLEEP | reader: membarrier after `asymmetric` | writer: light fence after COMMIT | that a reader must be woken |
 //! | WANT | reader: `sleeps`, after its bits in the rows and its [`Arming`] | writer: `sleeps`, or a count that one of its threads has noted | what the reader wants, and that it armed |
-//! | PASSED | writer: COMMIT and `tail`, after `newest` of the topic | reader: `tail` | where the newest record before `tail` of each topic ends |
+//! | PASSED | writer: COMMIT and `tail`, after the bound of the topic | reader: `tail` | where the newest record before `tail` of each topic ends |
 //! | END | writer: `sequence`, after `next` | reader: `sequence`, before it loads `next` | that a commit has begun |
 //! | ROUND | thread of a writer: what it notes of sleepers | other thread of that writer: the same | who sleeps, and that a futex word was raised |
 //! | SPACE | publisher: fence after `waits` | reader: fence after its position | that a publisher waits for space |
@@ -184,8 +184,8 @@ pub(crate) struct RawHeader {
     pub(crate) readers_gid: u32,
     /// The number of entries of the table of arrivals.
     pub(crate) max_arrivals: u32,
-    /// Features that a process must know to open the bus, and those that it must know to publish. A later release sets a bit
-    /// when it creates a bus on which an earlier one would do harm.
+    /// Features that a process must know to open the bus, and those that it must know to publish on it, or to check it after a
+    /// reboot. A later release sets a bit when it creates a bus on which an earlier one would do harm.
     pub(crate) must_read: u32,
     pub(crate) must_write: u32,
     /// CLOCK_REALTIME, ns.
@@ -212,8 +212,9 @@ pub(crate) struct RawRegion {
     pub(crate) bytes: u64,
 }
 
-/// The features of [`RawHeader::must_read`] and of [`RawHeader::must_write`] that this release knows.
-pub(crate) const KNOWN_FEATURES: u32 = 0;
+/// The features of [`RawHeader::must_read`] that this release knows, and those of [`RawHeader::must_write`].
+pub(crate) const KNOWN_TO_READ: u32 = 0;
+pub(crate) const KNOWN_TO_WRITE: u32 = 0;
 
 /// The boot and the namespaces that the bus belongs to. Rewritten, in one write, after a reboot.
 #[repr(C)]

@@ -6,7 +6,8 @@
 //! 2. **Copy.** The writer stores everything after the header word, then a 0 after the record,
 //!    which is the new end of the stream, then the blocks index. A reader sees nothing of this yet:
 //!    the word at the tail is still 0, and readers ignore index entries beyond the tail.
-//! 3. **Commit.** The writer raises the bound of the topic (`bounds.rs`), and stores the end of the record in `next`. Then it stores the header word
+//! 3. **Commit.** The writer stores the end of the record in the bound of its topic (`bounds.rs`) and
+//!    in `next`. Then it stores the header word
 //!    with release (COMMIT). This one store makes the record visible, together with the 0 after it.
 //! 4. **Bookkeeping.** The writer stores `sequence`, then `tail` with release (TAIL).
 //!
@@ -182,7 +183,7 @@ impl<'a> Appender<'a> {
             }
         }
         self.index_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
-        self.raise_bound(record.tag, self.tail + bytes);
+        self.set_bound(record.tag, self.tail + bytes);
         self.commit(header(record.length(), record.tag), bytes, 1);
     }
 
@@ -217,7 +218,7 @@ impl<'a> Appender<'a> {
             #[expect(clippy::cast_possible_truncation, reason = "shorter than a block")]
             let length = payload.len() as u32;
             tail += words as u64 * ALIGNMENT;
-            self.raise_bound(tag, tail);
+            self.set_bound(tag, tail);
             self.store_next(tail);
             // COMMIT
             record[0]
@@ -270,7 +271,7 @@ impl<'a> Appender<'a> {
             _ => self.write_extended_with(extensions, length, bytes, fill)?,
         };
         self.index_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
-        self.raise_bound(tag, self.tail + bytes);
+        self.set_bound(tag, self.tail + bytes);
         self.commit(header(whole, tag), bytes, 1);
         Ok(result)
     }
@@ -306,13 +307,13 @@ impl<'a> Appender<'a> {
         let mut first = 0;
         let mut position = self.tail;
         let mut count = 0;
-        let mut raised = 0;
+        let mut bounded = 0;
         let mut rest = self.ring.contiguous_words(self.tail, to_index(bytes / ALIGNMENT));
         for record in records {
             let word = header(record.length(), record.tag);
-            if record.tag != raised {
-                raised = record.tag;
-                self.raise_bound(raised, self.tail + bytes);
+            if record.tag != bounded {
+                bounded = record.tag;
+                self.set_bound(bounded, self.tail + bytes);
             }
             let bytes = record.bytes();
             let split = rest.and_then(|rest| rest.split_at_checked(to_index(bytes / ALIGNMENT)));
@@ -412,9 +413,9 @@ impl<'a> Appender<'a> {
 
     /// PASSED: readers that see the commit which follows also see that the topic has a record that ends at `end`.
     #[inline(always)]
-    fn raise_bound(&self, tag: u32, end: u64) {
-        if !mutant("newest_after_commit") {
-            bounds::raise(self.ring.control, tag, end);
+    fn set_bound(&self, tag: u32, end: u64) {
+        if !mutant("bound_after_commit") {
+            bounds::set(self.ring.control, tag, end);
         }
     }
 
@@ -432,8 +433,8 @@ impl<'a> Appender<'a> {
         self.tail += bytes;
         self.sequence = self.sequence.wrapping_add(count);
         self.store_end();
-        if mutant("newest_after_commit") {
-            bounds::raise(self.ring.control, tag_of(header), self.tail);
+        if mutant("bound_after_commit") {
+            bounds::set(self.ring.control, tag_of(header), self.tail);
         }
     }
 

@@ -15,8 +15,8 @@ use super::regions::{Part, Regions};
 use crate::error::FileError;
 use crate::ring::layout::{
     ENDIANNESS, FLAG_HUGE_PAGES, FLAG_PERSISTENT, KIND_PUBLISHERS, KIND_READERS, KIND_RING,
-    KNOWN_FEATURES, LAYOUT_VERSION, MAGIC, RawFileHeader, RawHeader, RawKernelContext,
-    TRACKED_TOPICS, UNSET,
+    KNOWN_TO_READ, KNOWN_TO_WRITE, LAYOUT_VERSION, MAGIC, RawFileHeader, RawHeader,
+    RawKernelContext, TRACKED_TOPICS, UNSET,
 };
 use crate::settings::{LockKind, NotifyKind, Settings};
 use std::mem::{offset_of, size_of};
@@ -120,9 +120,9 @@ impl Header {
         Ok(())
     }
 
-    /// Checks that this release may publish on the bus. `path` is that of the directory.
+    /// Checks that this release may publish on the bus, and write to its stream at all. `path` is that of the directory.
     pub(crate) fn check_may_publish(&self, path: &Path) -> Result<(), FileError> {
-        check_features(self.must_write, "publish on it", path)
+        check_features(self.must_write & !KNOWN_TO_WRITE, "publish on it", path)
     }
 
     /// If the bus has the multicast notifier, checks that it reaches this process. `path` is that of the directory.
@@ -202,7 +202,7 @@ impl Header {
         let damaged = |what: String| FileError::HeaderDamaged { path: path.to_owned(), what };
         let word = |offset| get_u32(bytes, offset);
         let unless_unset = |offset| Some(word(offset)).filter(|value| *value != UNSET);
-        check_features(word(offset_of!(RawHeader, must_read)), "open it", path)?;
+        check_features(word(offset_of!(RawHeader, must_read)) & !KNOWN_TO_READ, "open it", path)?;
         let flags = word(offset_of!(RawHeader, flags));
         let settings = Settings {
             capacity: get_u64(bytes, offset_of!(RawHeader, capacity)),
@@ -321,7 +321,7 @@ fn stream_alignment(settings: &Settings) -> u64 {
     if settings.huge_pages { page_bytes.max(HUGE_PAGE as u64) } else { page_bytes }
 }
 
-fn kind(file: BusFile) -> u32 {
+pub(super) fn kind(file: BusFile) -> u32 {
     match file {
         BusFile::Ring => KIND_RING,
         BusFile::Publishers => KIND_PUBLISHERS,
@@ -381,9 +381,8 @@ fn check_common(
     Ok(())
 }
 
-/// Checks that this release knows these features of a bus, which it must to do something with it.
-fn check_features(features: u32, action: &'static str, path: &Path) -> Result<(), FileError> {
-    let unknown = features & !KNOWN_FEATURES;
+/// Checks that there are no features of a bus that this release does not know, and must, to do something with it.
+fn check_features(unknown: u32, action: &'static str, path: &Path) -> Result<(), FileError> {
     if unknown != 0 {
         return Err(FileError::UnknownFeatures { path: path.to_owned(), unknown, action });
     }
@@ -572,11 +571,7 @@ mod tests {
         put_u32(&mut bytes, offset_of!(RawHeader, must_read), 1 << 31);
         put_checksum(&mut bytes[..KERNEL_CONTEXT_OFFSET]);
         let refused = decode(&bytes).unwrap_err();
-        assert!(
-            refused
-                .to_string()
-                .contains("(bits 0x80000000), without which this one cannot open it")
-        );
+        assert!(refused.to_string().contains("(bits 0x80000000), so it cannot open it"));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use super::directory::BusFile;
 use super::encoding::{get_u32, get_u64, put_u32, put_u64};
+use super::header::kind as kind_of;
 use crate::ring::layout::{
     Arming, MOST_TRACKED_TOPICS, PAGE, PATTERNS_BYTES, REGION_ALIGNMENT, REGIONS, RawRegion,
     SLOT_BYTES, SLOTS_OFFSET, TABLE_OFFSET, arrivals_bytes, row_words,
@@ -142,7 +143,7 @@ impl Regions {
             PARTS.iter().zip(&self.known).zip(table.chunks_exact_mut(size_of::<RawRegion>()))
         {
             put_u32(bytes, offset_of!(RawRegion, kind), *part as u32);
-            put_u32(bytes, offset_of!(RawRegion, file), number_of(part.file()));
+            put_u32(bytes, offset_of!(RawRegion, file), kind_of(part.file()));
             put_u32(bytes, offset_of!(RawRegion, entries), region.entries);
             put_u64(bytes, offset_of!(RawRegion, offset), region.offset);
             put_u64(bytes, offset_of!(RawRegion, bytes), region.bytes);
@@ -156,7 +157,7 @@ impl Regions {
         for bytes in table.chunks_exact(size_of::<RawRegion>()) {
             let kind = get_u32(bytes, offset_of!(RawRegion, kind));
             let number = get_u32(bytes, offset_of!(RawRegion, file));
-            let file = BusFile::ALL.into_iter().find(|file| number_of(*file) == number);
+            let file = BusFile::ALL.into_iter().find(|file| kind_of(*file) == number);
             let region = Region {
                 entries: get_u32(bytes, offset_of!(RawRegion, entries)),
                 offset: get_u64(bytes, offset_of!(RawRegion, offset)),
@@ -180,9 +181,10 @@ impl Regions {
             }
             let overlaps =
                 |other: &Region| region.offset < other.end() && other.offset < region.end();
-            if region.offset.checked_add(region.bytes).is_none()
-                || all.iter().any(|(of, other)| *of == file && overlaps(other))
-            {
+            if region.offset.checked_add(region.bytes).is_none() {
+                return damaged("is longer than a file can be");
+            }
+            if all.iter().any(|(of, other)| *of == file && overlaps(other)) {
                 return damaged("covers another one");
             }
             all.push((file, region));
@@ -248,11 +250,6 @@ impl Regions {
 
 fn index_of(part: Part) -> usize {
     (part as usize).wrapping_sub(1)
-}
-
-/// Returns the number of a file in the header, where 0 stands for none.
-fn number_of(file: BusFile) -> u32 {
-    (file as u32).saturating_add(1)
 }
 
 /// Returns where the first region of a file can begin.
@@ -329,7 +326,7 @@ mod tests {
             (77, 1, TABLE_OFFSET as u64, 8, "covers another"),
             (77, 1, 0, 8, "begins where none can"),
             (77, 1, end + 8, 8, "begins where none can"),
-            (77, 1, end, u64::MAX, "covers another"),
+            (77, 1, end, u64::MAX, "longer than a file"),
             (1, 1, end, 8, "twice"),
             (1, 2, 1 << 40, 8, "in another file"),
             (1, 4, end, 8, "in no file"),

@@ -24,7 +24,8 @@
 //! ```
 //!
 //! KIND is 1 for a message, and 3 for a loss, whose layout is in `loss.rs`. It is never 0, so no header word is
-//! 0. The other values are free. A subscriber passes over kinds that it does not know.
+//! 0. The other values are free. A subscriber passes over kinds that it does not know. A record of such a kind has the
+//! topic id of a topic in the table, or 0xFF_FFFF if it concerns all subscribers.
 //!
 //! The extensions of a message have this order. Each is present if its flag is set, and is a multiple of 8 bytes
 //! long, so the payload is as aligned as the record:

@@ -75,6 +75,8 @@ fn try_check(directory: &BusDirectory) -> Result<Option<Option<Reopened>>, OpenE
     if !segment.boot_changed() {
         return Ok(Some(None));
     }
+    // It would leave parts as they were that it does not know, beside a stream that begins again.
+    segment.header().check_may_publish(directory.path())?;
     let failed = |source: io::Error| FileError::Os {
         action: "check after the reboot",
         path: directory.path().to_owned(),

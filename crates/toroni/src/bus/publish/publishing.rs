@@ -270,6 +270,26 @@ mod tests {
         assert_eq!(subscriber.receive().unwrap().payload(), b"x");
     }
 
+    /// After a reboot, the first process checks the bus, and empties it if it was not closed.
+    #[test]
+    fn who_does_not_know_a_feature_that_publishers_must_know_empties_nothing_after_a_reboot() {
+        let root = TempDir::below("/var/tmp");
+        let config = BusConfig::new().directory(root.path());
+        let bus = config.create("b").unwrap();
+        bus.publisher("a").unwrap().publish("x").unwrap();
+        let mut header = bus.subscribe("**").unwrap().claim.subscribing.ring.header().clone();
+        drop(bus);
+        (header.must_write, header.kernel_context.boot_id) = (2, [7; 16]);
+        let file = std::fs::File::options().write(true).open(root.path().join("b/ring")).unwrap();
+        file.write_all_at(&header.encode(), 0).unwrap();
+        let before = std::fs::read(root.path().join("b/ring")).unwrap();
+        match config.open("b") {
+            Err(refused) => assert!(refused.to_string().contains("(bits 0x2)"), "{refused}"),
+            Ok(_) => return eprintln!("skipped: /var/tmp is in memory"),
+        }
+        assert!(std::fs::read(root.path().join("b/ring")).unwrap() == before);
+    }
+
     /// Another publisher takes over after the tenth message. Messages without extensions are checked once a block: of 64
     /// words of payload and as many headers, the last has no room for the end of the stream.
     #[test]

@@ -42,7 +42,8 @@ pub(super) struct Wake {
     lock: LockKind,
 }
 
-/// Whom the record with a tag is for. One without a topic's number has one that no row has, and is for all.
+/// Whom the record with a tag is for. A record without a topic's number has the number 0xFF_FFFF, for which there is no row, so
+/// it is for all.
 pub(super) fn audience_of(tag: u32) -> Audience {
     if Tag::from_raw(tag).is_to_descendants() { Audience::All } else { Audience::of(topic_of(tag)) }
 }

@@ -3,7 +3,7 @@
 //!
 //! Before the subscriber sleeps, it brings the column up to date with the topics that are new. A topic that it has not looked
 //! at yet counts as wanted, and so do all topics of a new owner of the slot, which begins with zeros.
-//! By the same list the subscriber passes over what it does not want (`passing.rs`).
+//! The column also lists the topics that may be for the subscriber. By that list it passes over the others (`passing.rs`).
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
@@ -21,7 +21,7 @@ const MOST_WANTED: usize = 1024;
 pub(super) struct Column {
     /// The topics that were looked at.
     topics: usize,
-    /// Those of them on which a message may be for the subscriber.
+    /// Those of them on which a message may be for the subscriber, as far as there are not more than [`MOST_WANTED`].
     wanted: Vec<u32>,
 }
 
@@ -45,18 +45,25 @@ impl Column {
         }
     }
 
-    /// Returns the topics on which a message may be for the subscriber, if it has looked at the first `count`, and they are
-    /// few.
-    pub(super) fn few_wanted(&self, count: usize) -> Option<&[u32]> {
+    /// Returns the topics on which a message may be for the subscriber, if it has looked at the first `count`, and they are not
+    /// more than [`MOST_WANTED`].
+    pub(super) fn wanted(&self, count: usize) -> Option<&[u32]> {
         let is_known = self.topics > 0 && self.topics >= count;
-        let are_few = self.wanted.len() <= MOST_WANTED.min(self.topics / 2);
-        (is_known && are_few).then_some(&self.wanted)
+        (is_known && self.wanted.len() <= MOST_WANTED).then_some(&self.wanted)
+    }
+
+    /// Returns whether it wants more than half of the topics.
+    pub(super) fn wants_most(&self) -> bool {
+        self.wanted.len() > self.topics / 2
     }
 
     #[cold]
     fn look(&mut self, claim: &ReaderClaim, reading: &mut Reading, from: usize) {
         // The slot may be another subscriber's by now.
         if !claim.is_ours() {
+            if !mutant("list_kept_without_a_slot") {
+                (self.topics, self.wanted) = (0, Vec::new());
+            }
             return;
         }
         let rows = rows_of(&claim.subscribing.readers);
@@ -70,10 +77,10 @@ impl Column {
             hook::point(CrashPoint::MidColumn);
             let number = u32::try_from(topic).unwrap_or(u32::MAX);
             let (itself, below) = if is_known { reading.wants(number) } else { (true, true) };
-            if itself || below {
+            if (itself || below) && self.wanted.len() <= MOST_WANTED {
                 self.wanted.push(number);
             }
-            // Messages to descendants wake all.
+            // The bit covers only messages on the topic itself. Those to descendants wake all.
             rows.set(topic, claim.number(), !itself);
         }
         if !claim.is_ours() {

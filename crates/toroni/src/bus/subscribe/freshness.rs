@@ -90,12 +90,12 @@ impl Reading {
                 let Some(seen) = at.peek(ring)? else { return Err(Interrupted::Lapped) };
                 let cached = self.interest.answer(Tag::from_raw(seen.tag));
                 match cached.map_or_else(|| self.matches(segment, &seen, true), Ok) {
-                    Ok(true) => newest = Some(at),
+                    Ok(true) if Tag::from_raw(seen.tag).is_message() => newest = Some(at),
                     Err(Halted::Interrupted(Interrupted::Lapped)) => {
                         return Err(Interrupted::Lapped);
                     }
-                    // A loss, or what cannot be decoded, is passed over with all the others.
-                    Ok(false) | Err(_) => {}
+                    // A loss, a record of an unknown kind, or what cannot be decoded, is passed over with all the others.
+                    Ok(_) | Err(_) => {}
                 }
                 at.advance(&seen);
             }

@@ -1,28 +1,30 @@
 //! How a subscriber passes over what it does not want in one step, without reading it.
 //!
-//! 1. After [`PATIENCE`] bytes of messages for others in one call, or if it was lapped, it takes the end of the stream and looks
-//!    at the bounds of the topics that it wants (`ring/bounds.rs`). If none is beyond its position, it continues at that end. It
-//!    has missed nothing, so it reports no loss.
+//! 1. After [`READ_BEFORE_LOOK`] bytes of messages for others in one call, or if it was lapped, it takes the end of the stream
+//!    and looks at the bounds of the topics that it wants (`ring/bounds.rs`). If none is beyond its position, it continues at that
+//!    end. It has missed nothing, so it reports no loss.
 //! 2. Otherwise it reads on, and looks again when it has come as far as the highest of these bounds.
 //!
-//! Before that it looks at the topics that are new. It has loaded the end of the stream earlier, and a process that
-//! appended a message before that end had added its topic before that.
+//! The order matters: it loads the end of the stream, then the number of topics, then the bounds. A publisher adds a topic before
+//! its first message, so every message before that end has a topic that is counted.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::column::Column;
 use super::subscriber::Subscriber;
-use crate::bus::views::table_of;
+use crate::bus::views::{ring_of, table_of};
 use crate::hook::mutant;
-use crate::ring::bounds::{newest, settled_end, topic_of};
+use crate::ring::bounds::{bound, settled_end, topic_of};
 use crate::ring::layout::Control;
+use crate::ring::reader::Cursor;
 use crate::sync::Ordering;
 use crate::topic::frame::Tag;
 
-/// Reading this many bytes takes about as long as to look at the end of the stream, whose cache line publishers write.
-pub(super) const PATIENCE: u64 = 16 << 10;
+/// How many bytes for others a call reads before it looks. To look takes a cache line away from publishers, and costs about as
+/// much as to read this much.
+pub(super) const READ_BEFORE_LOOK: u64 = 16 << 10;
 
-/// Where a subscriber looks next whether it can pass over what is there.
+/// The position before which a subscriber does not look again.
 #[derive(Debug, Default)]
 pub(super) struct Passing {
     not_before: u64,
@@ -31,8 +33,15 @@ pub(super) struct Passing {
 impl Subscriber {
     /// Passes over what is there if nothing of it is for this subscriber.
     pub(super) fn pass_over_if_due(&mut self) {
-        if self.reading.cursor.position >= self.passing.not_before {
-            self.pass_over();
+        if self.reading.cursor.position < self.passing.not_before {
+            return;
+        }
+        let position = self.reading.cursor.position;
+        self.passing.not_before = position.saturating_add(READ_BEFORE_LOOK);
+        let control = self.claim.subscribing.ring.control();
+        // If a commit was under way, it is over soon.
+        if let Some(end) = settled_end(control).or_else(|| settled_end(control)) {
+            self.pass_over(end, false);
         }
     }
 
@@ -40,8 +49,14 @@ impl Subscriber {
     /// stream. One that holds messages has lost those.
     #[cold]
     pub(super) fn pass_over_lap(&mut self) -> bool {
-        let holds = self.progress.hold.is_some() && !mutant("held_messages_passed_over");
-        let passed = !holds && self.pass_over();
+        if self.progress.hold.is_some() && !mutant("held_messages_passed_over") {
+            return false;
+        }
+        let segment = &self.claim.subscribing.ring;
+        // A writer that has died in a commit, or was stopped, hides no end that the blocks index tells.
+        let end = settled_end(segment.control());
+        let end = end.or_else(|| Cursor::at_end(ring_of(segment)).ok());
+        let passed = end.is_some_and(|end| self.pass_over(end, true));
         if passed {
             // Publishers ignore a position that was lapped.
             self.publish_position();
@@ -49,38 +64,39 @@ impl Subscriber {
         passed
     }
 
-    #[cold]
-    fn pass_over(&mut self) -> bool {
-        // What is in the read-ahead is passed over, too.
+    /// Continues at an end of the stream if nothing before it is for this subscriber. Returns whether it does.
+    fn pass_over(&mut self, end: Cursor, is_lapped: bool) -> bool {
+        // What is in the read-ahead may be wanted.
         let position = self.reading.next().position;
-        self.passing.not_before = position.saturating_add(PATIENCE);
-        let segment = &self.claim.subscribing.ring;
-        let control = segment.control();
-        // If a commit was under way, it is over soon.
-        let Some(end) = settled_end(control).or_else(|| settled_end(control)) else { return false };
-        if end.position <= position {
+        if end.position <= self.reading.cursor.position {
             return false;
         }
+        let segment = &self.claim.subscribing.ring;
         // TOPIC
         let topics = table_of(segment).count.load(Ordering::Acquire) as usize;
         self.column.extend(&self.claim, &mut self.reading);
-        let Some(end_of_wanted) = newest_wanted(control, &self.column, topics) else {
+        // One that wants most topics would hardly ever pass over anything.
+        if !is_lapped && self.column.wants_most() {
+            return false;
+        }
+        let Some(highest) = highest_bound(segment.control(), &self.column, topics) else {
             return false;
         };
-        if end_of_wanted > position {
-            self.passing.not_before = end_of_wanted.max(self.passing.not_before);
+        if highest > position {
+            self.passing.not_before = highest.max(self.passing.not_before);
             return false;
         }
         self.reading.received.read_ahead.give_up();
         self.reading.cursor = end;
+        self.passing.not_before = end.position.saturating_add(READ_BEFORE_LOOK);
         true
     }
 }
 
-/// Returns the highest bound of what a subscriber wants; `None` if it wants too much to ask.
-fn newest_wanted(control: &Control, column: &Column, topics: usize) -> Option<u64> {
-    let wanted = column.few_wanted(topics)?.iter().map(|topic| newest(control, *topic));
-    wanted.chain([newest(control, topic_of(Tag::loss().raw()))]).max()
+/// Returns the highest bound of what a subscriber wants; `None` if it wants too much to ask, or has not looked at all topics.
+fn highest_bound(control: &Control, column: &Column, topics: usize) -> Option<u64> {
+    let wanted = column.wanted(topics)?.iter().map(|topic| bound(control, *topic));
+    wanted.chain([bound(control, topic_of(Tag::loss().raw()))]).max()
 }
 
 #[cfg(all(test, not(loom)))]
@@ -89,10 +105,11 @@ mod tests {
 
     use crate::bus::publish::Entry;
     use crate::bus::publish::testing::publish_record;
-    use crate::bus::subscribe::Subscriber;
+    use crate::bus::subscribe::{Continue, Subscriber};
     use crate::bus::views::ring_of;
     use crate::bus::{Bus, BusConfig, Limit};
     use crate::error::ReceiveError;
+    use crate::hook::{CrashPoint, rehearsal};
     use crate::ring::bounds::topic_of;
     use crate::ring::writer::header;
     use crate::settings::Policy;
@@ -157,6 +174,55 @@ mod tests {
                 assert_eq!(sequence, 602 * u64::from(round) + 601);
             }
             assert_eq!(subscriber.stats().lapses, 20);
+        }
+    }
+
+    /// It wants most topics of a small bus. And a publisher has died between two stores of a commit.
+    #[test]
+    fn a_lap_of_messages_for_others_is_no_loss_on_a_small_bus_or_after_a_death() {
+        for fatal in
+            [None, Some(CrashPoint::BeforeCommit), Some(CrashPoint::BetweenSequenceAndTail)]
+        {
+            let root = TempDir::new();
+            let bus = bus(&root, CAPACITY);
+            for topic in ["cam/1", "cam/2"] {
+                bus.publisher(topic).unwrap();
+            }
+            let mut subscriber = bus.subscribe("cam/*").unwrap();
+            let log = bus.publisher("log").unwrap();
+            (0..300).for_each(|_| _ = log.publish([7; 1_000]).unwrap());
+            if let Some(fatal) = fatal {
+                let doomed = BusConfig::new().directory(root.path()).open("b").unwrap();
+                let victim = doomed.publisher("log").unwrap();
+                let dies = move |reached: &[CrashPoint]| reached.last() == Some(&fatal);
+                let (_, lived) = rehearsal::act(dies, || victim.publish([7; 1_000]));
+                assert!(lived.is_none(), "{fatal:?} is not on its way");
+                rehearsal::bury((victim, doomed));
+            }
+            assert!(subscriber.try_receive().unwrap().is_none(), "{fatal:?}");
+            bus.publisher("cam/2").unwrap().publish("picture").unwrap();
+            assert_eq!(subscriber.receive().unwrap().payload(), b"picture");
+            assert_eq!(subscriber.stats().lapses, 0);
+        }
+    }
+
+    /// Its slot is another's, because the process has closed all descriptors.
+    #[test]
+    fn a_new_pattern_of_one_that_has_lost_its_slot_counts() {
+        let root = TempDir::new();
+        let bus = bus(&root, 1 << 20);
+        let [a, b, other] = ["a", "b", "other"].map(|topic| bus.publisher(topic).unwrap());
+        let mut subscriber = bus.subscribe("a").unwrap();
+        (0..1_000).for_each(|_| _ = other.publish([7; 100]).unwrap());
+        assert!(subscriber.try_receive().unwrap().is_none());
+        subscriber.claim.slot().generation.fetch_add(1, Ordering::Relaxed);
+        subscriber.add_pattern("b").unwrap();
+        (0..200).for_each(|_| _ = other.publish([7; 100]).unwrap());
+        b.publish("b").unwrap();
+        (0..200).for_each(|_| _ = other.publish([7; 100]).unwrap());
+        a.publish("a").unwrap();
+        for topic in ["b", "a"] {
+            assert_eq!(subscriber.receive().unwrap().topic(), topic);
         }
     }
 
@@ -237,6 +303,16 @@ mod tests {
             }
             assert_eq!(receive(&mut subscriber).unwrap(), None);
             assert_eq!(subscriber.stats().unknown, count);
+            // They are no newest message.
+            let builder = bus.subscriber().pattern("mine").after_loss(Continue::Newest);
+            let mut newest = builder.build().unwrap();
+            for _ in 0..1_500 {
+                mine.publish([7; 1_000]).unwrap();
+            }
+            publish_record(&bus, 2 | 0xFF_FFFF << 8, &[0xA5; 8]);
+            let told = receive(&mut newest);
+            assert!(matches!(told, Err(ReceiveError::Lapped { .. })), "{told:?}");
+            assert_eq!(receive(&mut newest).unwrap(), Some(vec![7; 1_000]));
         }
     }
 

@@ -40,7 +40,7 @@ pub struct SubscriberStats {
     /// Messages that were too old when it received them, and that it passed over
     /// ([`SubscriberBuilder::max_age`](crate::SubscriberBuilder::max_age)).
     pub stale: u64,
-    /// Records of a kind that a later release writes and this one does not know, and that it passed over.
+    /// Records of a kind that only a later release knows, on its topics or on none, and that it passed over.
     pub unknown: u64,
 }
 

@@ -120,7 +120,7 @@ impl Reading {
             if self.is_mine(segment, tag, None)? {
                 if Tag::from_raw(tag).is_plain() {
                     self.received.read_ahead.want_more();
-                } else if self.is_unknown(tag) {
+                } else if self.count_if_unknown(tag) {
                     continue;
                 }
                 self.received.in_place = false;
@@ -133,7 +133,7 @@ impl Reading {
     /// Returns whether a record is of a kind that this release does not know, and counts it. It is passed over: what an earlier
     /// release must not miss, a later one writes only on a bus that the earlier one cannot open.
     #[inline]
-    pub(super) fn is_unknown(&mut self, tag: u32) -> bool {
+    pub(super) fn count_if_unknown(&mut self, tag: u32) -> bool {
         let is_unknown = !Tag::from_raw(tag).is_message();
         if is_unknown {
             self.unknown = self.unknown.saturating_add(1);

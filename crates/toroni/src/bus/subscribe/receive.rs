@@ -24,7 +24,7 @@
 
 use super::backoff::{Step, WaitStrategy};
 use super::message::Message;
-use super::passing::PATIENCE;
+use super::passing::READ_BEFORE_LOOK;
 #[cfg(doc)]
 use super::reading::Reading;
 use super::reading::{Body, Halted};
@@ -72,7 +72,7 @@ impl Subscriber {
                 return Ok(found);
             }
             let passed = self.reading.cursor.position.wrapping_sub(began);
-            if passed >= PATIENCE && self.has_passed_enough(passed) {
+            if passed >= READ_BEFORE_LOOK && self.pass_over_or_end(passed) {
                 return Ok(false);
             }
         }
@@ -90,7 +90,7 @@ impl Subscriber {
     /// Passes over what is there if it can, in a call that has read this many bytes for others. Returns whether the call ends,
     /// after a whole ring of them: the caller may have a deadline.
     #[cold]
-    fn has_passed_enough(&mut self, passed: u64) -> bool {
+    fn pass_over_or_end(&mut self, passed: u64) -> bool {
         self.pass_over_if_due();
         passed > self.claim.subscribing.ring.shape().capacity()
     }
@@ -113,7 +113,9 @@ impl Subscriber {
         };
         if let Some(seen) = seen {
             match self.reading.is_mine(segment, seen.tag, Some(&seen)) {
-                Ok(true) if !self.reading.is_unknown(seen.tag) => return self.take(seen, body),
+                Ok(true) if !self.reading.count_if_unknown(seen.tag) => {
+                    return self.take(seen, body);
+                }
                 Ok(_) => self.reading.cursor.advance(&seen),
                 Err(halted) => return self.halted(halted).map(|()| None),
             }

@@ -1,7 +1,7 @@
 //! Passing over: a reader that continues at the end of the stream has missed nothing that a bound would have told it of.
 
 use super::*;
-use crate::ring::bounds::{newest, settled_end};
+use crate::ring::bounds::{bound, settled_end};
 
 /// Returns a stream of one message with room for more, and a bound for all topics.
 fn bounded(length: u32) -> Memory {
@@ -15,8 +15,8 @@ fn look(memory: &Memory) {
     let Some(end) = settled_end(&memory.control) else { return };
     assert_eq!(end.position, START + end.sequence * BYTES, "{end:?}");
     if end.position > START + BYTES {
-        let bound = newest(&memory.control, 0);
-        assert!(bound >= end.position, "it would pass over a message: {bound}, {end:?}");
+        let told = bound(&memory.control, 0);
+        assert!(told >= end.position, "it would pass over a message: {told}, {end:?}");
         follow(memory.ring(), end);
     }
 }
@@ -28,7 +28,7 @@ fn looking(memory: &Arc<Memory>, look: impl FnOnce(&Memory) + 'static) -> thread
 }
 
 #[test]
-fn loom_no_message_is_passed_over_that_its_bound_does_not_tell_of() {
+fn loom_a_bound_is_visible_with_the_end_of_the_stream() {
     model(3, || {
         let memory = Arc::new(bounded(LENGTH));
         let reader = looking(&memory, look);
@@ -39,7 +39,7 @@ fn loom_no_message_is_passed_over_that_its_bound_does_not_tell_of() {
 }
 
 #[test]
-fn loom_no_message_of_a_burst_is_passed_over_that_its_bound_does_not_tell_of() {
+fn loom_the_bound_of_a_burst_is_visible_with_the_end_of_the_stream() {
     model(3, || {
         // Message 0 fills a block.
         let memory = Arc::new(bounded(24));
@@ -47,7 +47,7 @@ fn loom_no_message_of_a_burst_is_passed_over_that_its_bound_does_not_tell_of() {
         let reader = looking(&memory, move |memory| {
             if let Some(end) = settled_end(&memory.control) {
                 assert_eq!(end.position, start + (end.sequence - 1) * 8, "{end:?}");
-                assert!(end.sequence == 1 || newest(&memory.control, 0) >= end.position);
+                assert!(end.sequence == 1 || bound(&memory.control, 0) >= end.position);
             }
         });
         let mut appender = Appender::begin(memory.ring(), false).unwrap();
