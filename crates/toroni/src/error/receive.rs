@@ -110,8 +110,8 @@ pub enum HoldError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
-    /// Messages were overwritten before this subscriber read them. The next call continues with the oldest
-    /// message that is still intact.
+    /// Messages were overwritten before this subscriber read them, and not all of them were for others. The next call
+    /// continues with the oldest message that is still intact.
     #[error(
         "{lost_messages} messages ({lost_bytes} bytes) were overwritten before they were read: read faster, or create the bus with a larger capacity or a policy that waits longer"
     )]
