@@ -3,7 +3,7 @@
 
 use toroni_bench_harness::Failure;
 use toroni_bench_harness::experiment::bystanders::Contender;
-use toroni_bench_harness::process_group::{Launch, Program};
+use toroni_bench_harness::process_group::Launch;
 use toroni_bench_harness::report::Report;
 
 use crate::cli::BesidePeers;
@@ -29,14 +29,10 @@ fn contenders(options: &BesidePeers, launch: &Launch<'_>) -> Result<Vec<Contende
         some => some.iter().any(|other| other == name),
     };
     let peers = PEERS.into_iter().filter(is_wanted).map(|name| {
-        eprintln!("building {name}, which may take minutes the first time");
-        let program = match foreign::build(&options.peers_directory, name) {
-            Ok(path) => Ok(Program { path, arguments: Vec::new() }),
-            Err(Missing(reason)) => {
-                let advice = "bench/install-peers installs what the peers need";
-                Err(format!("{reason}: {advice}"))
-            }
-        };
+        let program = foreign::build(&options.packages.peers_directory, name);
+        let program = program.map_err(|Missing(reason)| {
+            format!("{reason}: bench/install-peers installs what the peers need")
+        });
         Contender { name: name.to_owned(), program }
     });
     Ok(std::iter::once(Contender::toroni(launch)).chain(peers).collect())

@@ -8,6 +8,7 @@ use toroni_bench_harness::options::{Output, Root};
 use toroni_bench_harness::registry::Selected;
 
 use crate::net::Net;
+use crate::peers::foreign::Packages;
 use crate::sequencer::{Sequencer, SequencerMember};
 
 #[derive(Parser)]
@@ -106,9 +107,8 @@ pub(crate) struct Peers {
     /// How ends wait [default: both]
     #[arg(long, value_enum)]
     pub(crate) wait: Option<WaitKind>,
-    /// Directory of the packages of the foreign peers
-    #[arg(long, value_name = "DIRECTORY", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../peers"))]
-    pub(crate) peers_directory: PathBuf,
+    #[command(flatten)]
+    pub(crate) packages: Packages,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -120,9 +120,8 @@ pub(crate) struct Connections {
     /// Also measure tokio and compio, which are built first. Not needed if --columns names one of their columns
     #[arg(long)]
     pub(crate) with_peers: bool,
-    /// Directory of the packages of the foreign peers
-    #[arg(long, value_name = "DIRECTORY", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../peers"))]
-    pub(crate) peers_directory: PathBuf,
+    #[command(flatten)]
+    pub(crate) packages: Packages,
     #[command(flatten)]
     pub(crate) root: Root,
     #[command(flatten)]
@@ -146,9 +145,8 @@ pub(crate) struct BesidePeers {
     /// Also measure this peer; may be given several times
     #[arg(long = "peer", value_name = "NAME")]
     pub(crate) peers: Vec<String>,
-    /// Directory of the packages of the foreign peers
-    #[arg(long, value_name = "DIRECTORY", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../peers"))]
-    pub(crate) peers_directory: PathBuf,
+    #[command(flatten)]
+    pub(crate) packages: Packages,
     #[command(flatten)]
     pub(crate) root: Root,
     #[command(flatten)]

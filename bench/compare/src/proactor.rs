@@ -31,7 +31,5 @@ fn peer(options: &Connections, column: &str) -> Result<Program, String> {
         return Err("it was not asked for".to_owned());
     }
     let name = column.split(' ').next().unwrap_or(column);
-    eprintln!("building {name}, which may take minutes the first time");
-    let path = foreign::build(&options.peers_directory, name).map_err(|Missing(reason)| reason)?;
-    Ok(Program { path, arguments: Vec::new() })
+    foreign::build(&options.packages.peers_directory, name).map_err(|Missing(reason)| reason)
 }

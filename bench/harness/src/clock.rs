@@ -30,7 +30,7 @@ pub fn cpu_of_process_ns(pid: u32) -> Option<u64> {
     if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
         return None;
     }
-    Some(u64::try_from(time.tv_sec).ok()? * 1_000_000_000 + u64::try_from(time.tv_nsec).ok()?)
+    Some(nanoseconds(Timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_nsec }))
 }
 
 /// Returns how often this thread has gone to sleep: its voluntary context switches. This is one cheap system call, because

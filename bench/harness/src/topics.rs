@@ -127,6 +127,12 @@ impl Crowd {
     }
 }
 
+/// Returns a topic with an end, for a channel that filters by the first bytes of a message: no other topic begins with it.
+#[must_use]
+pub fn with_end(topic: String) -> String {
+    topic + "\0"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

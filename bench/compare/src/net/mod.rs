@@ -26,12 +26,13 @@ mod rig;
 mod tcp;
 pub(crate) mod throughput;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use toroni_bench_harness::Failure;
 use toroni_bench_harness::report::Report;
+
+use crate::peers::foreign::Packages;
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -71,9 +72,8 @@ pub(crate) struct Net {
     /// How long each row runs in each repetition [default: 4; 1 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
-    /// Directory of the packages of the foreign peers
-    #[arg(long, value_name = "DIRECTORY", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../peers"))]
-    peers_directory: PathBuf,
+    #[command(flatten)]
+    packages: Packages,
     /// Print JSON, one object per line: the report, each cell, each goal
     #[arg(long)]
     pub(crate) json: bool,
@@ -104,7 +104,7 @@ pub(crate) fn run(options: &Net) -> Result<Vec<Report>, Failure> {
     let wanted = if options.experiments.is_empty() { all } else { &options.experiments };
     let measure = |experiment: &Experiment| match experiment {
         Experiment::Latency => latency::report(&length),
-        Experiment::Throughput => throughput::report(&length, &options.peers_directory),
+        Experiment::Throughput => throughput::report(&length, &options.packages.peers_directory),
         Experiment::Fanout => fanout::report(&length),
         Experiment::Loss => loss::report(&length),
         Experiment::Crybaby => crowd::crybaby(&length),

@@ -54,9 +54,8 @@ impl Field {
             peers.insert(name, present(own.clone()));
         }
         for name in FOREIGN.into_iter().filter(|name| is_wanted(name)) {
-            eprintln!("building {name}, which may take minutes the first time");
             let state = match foreign::build(workspace, name) {
-                Ok(path) => present(Program { path, arguments: Vec::new() }),
+                Ok(program) => present(program),
                 Err(missing) => {
                     eprintln!("{name} is missing: {}", missing.0);
                     State::Missing(missing)

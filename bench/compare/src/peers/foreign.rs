@@ -5,19 +5,32 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use clap::Args;
 use serde_json::Value;
+use toroni_bench_harness::process_group::Program;
 
 /// The reason why a peer is missing; a sentence or two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Missing(pub(crate) String);
 
-/// Builds the program of `peer` in release mode. Returns its path.
-pub(crate) fn build(workspace: &Path, peer: &str) -> Result<PathBuf, Missing> {
+/// Where the packages of the foreign peers are.
+#[derive(Args)]
+pub(crate) struct Packages {
+    /// Directory of the packages of the foreign peers
+    #[arg(long, value_name = "DIRECTORY", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../peers"))]
+    pub(crate) peers_directory: PathBuf,
+}
+
+/// Builds the program of `peer` in release mode, and says so.
+pub(crate) fn build(workspace: &Path, peer: &str) -> Result<Program, Missing> {
+    eprintln!("building {peer}, which may take minutes the first time");
     // Separate from the target folder of the caller: the two workspaces would build the same crates repeatedly, with
     // different features.
     let folder =
         std::env::var_os("CARGO_TARGET_DIR").map(|folder| PathBuf::from(folder).join("peers"));
-    build_into(&folder.unwrap_or_else(|| workspace.join("target")), workspace, peer)
+    let folder = folder.unwrap_or_else(|| workspace.join("target"));
+    let path = build_into(&folder, workspace, peer)?;
+    Ok(Program { path, arguments: Vec::new() })
 }
 
 fn build_into(folder: &Path, workspace: &Path, peer: &str) -> Result<PathBuf, Missing> {

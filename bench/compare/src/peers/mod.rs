@@ -41,7 +41,7 @@ pub(crate) const CAPACITY_BYTES: u64 = 4 << 20;
 
 pub(crate) fn run(options: &Peers) -> Result<Vec<Report>, Failure> {
     let plan = Plan::of(options);
-    let mut field = Field::gather(&options.peers, &options.peers_directory)?;
+    let mut field = Field::gather(&options.peers, &options.packages.peers_directory)?;
     options
         .wanted()
         .iter()

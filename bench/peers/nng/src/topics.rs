@@ -52,7 +52,7 @@ impl Topics for Nng {
         socket.set_send_buffer(BUFFERED)?;
         socket.listen(&url(directory))?;
         socket.wait_for_peers(crowd.subscribers.into());
-        Ok(Publisher { socket, topics: crowd.published().map(prefix) })
+        Ok(Publisher { socket, topics: crowd.published().map(topics::with_end) })
     }
 
     fn subscriber(
@@ -63,7 +63,7 @@ impl Topics for Nng {
         let socket = Socket::open(Protocol::Sub)?;
         socket.set_receive_buffer(BUFFERED)?;
         socket.set_longest_wait(LONGEST_SILENCE)?;
-        let topics = crowd.topics_of(index).map(prefix);
+        let topics = crowd.topics_of(index).map(topics::with_end);
         topics.iter().try_for_each(|topic| socket.subscribe(topic.as_bytes()))?;
         socket.dial(&url(directory))?;
         socket.wait_for_peers(1);
@@ -73,11 +73,6 @@ impl Topics for Nng {
 
 fn url(directory: &RunDirectory) -> String {
     format!("ipc://{}/nng-topics", directory.path.display())
-}
-
-/// With an end, so that no topic is a prefix of another one.
-fn prefix(topic: String) -> String {
-    topic + "\0"
 }
 
 impl topics::Publisher for Publisher {

@@ -58,7 +58,7 @@ impl Topics for ZeroMq {
         }
         Ok(Publisher {
             socket,
-            topics: crowd.published().map(prefix),
+            topics: crowd.published().map(topics::with_end),
             buffer: Vec::new(),
             _context: context,
         })
@@ -71,7 +71,7 @@ impl Topics for ZeroMq {
     ) -> Result<Subscriber, Failure> {
         let context = Context::new();
         let socket = context.socket(SocketType::SUB).map_err(Failure::of("make a socket"))?;
-        let topics = crowd.topics_of(index).map(prefix);
+        let topics = crowd.topics_of(index).map(topics::with_end);
         for topic in &topics {
             socket.set_subscribe(topic.as_bytes()).map_err(Failure::of("subscribe"))?;
         }
@@ -82,11 +82,6 @@ impl Topics for ZeroMq {
         socket.connect(&endpoint).map_err(Failure::of(format!("connect to {endpoint}")))?;
         Ok(Subscriber { socket, topics, _context: context })
     }
-}
-
-/// With an end, so that no topic is a prefix of another one.
-fn prefix(topic: String) -> String {
-    topic + "\0"
 }
 
 impl topics::Publisher for Publisher {

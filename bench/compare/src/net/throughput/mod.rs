@@ -100,14 +100,9 @@ struct Row<'a> {
 
 impl<'a> Row<'a> {
     fn new(contender: &'a Contender, own: &Program, peers: &Path) -> Self {
-        let state = contender.package.map_or_else(
-            || Ok(own.clone()),
-            |package| {
-                eprintln!("building {package}, which may take minutes the first time");
-                let path = foreign::build(peers, package)?;
-                Ok(Program { path, arguments: Vec::new() })
-            },
-        );
+        let state = contender
+            .package
+            .map_or_else(|| Ok(own.clone()), |package| foreign::build(peers, package));
         Self { contender, state, about: None, rates: vec![Vec::new(); SIZES.len()] }
     }
 
