@@ -159,8 +159,8 @@ impl SleepersFile {
 
 /// Where a region is in its file, and how many entries it has.
 fn region(ring: &File, kind: usize) -> (usize, usize) {
-    let places = (0..12).map(|place| REGIONS + 32 * place);
-    let place = places.into_iter().find(|place| number::<4>(ring, *place) == kind);
+    let mut places = (0..12).map(|place| REGIONS + 32 * place);
+    let place = places.find(|place| number::<4>(ring, *place) == kind);
     let place = place.expect("each bus has it");
     (number::<8>(ring, place + 16), number::<4>(ring, place + 8))
 }

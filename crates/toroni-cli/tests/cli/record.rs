@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use toroni::{BusConfig, Entry, Limit, Lost, LostBound, LostReason, Origin};
 use toroni_testkit::Directory;
+use toroni_testkit::directory::entries;
 
 /// Ends a recorder with a signal, and returns what it said.
 fn end(recorder: Process, signal: Signal) -> Output {
@@ -34,15 +35,6 @@ fn payloads(buses: &Buses, file: &Path) -> Vec<String> {
 pub(crate) fn listed(buses: &Buses, file: &Path) -> Value {
     let text = buses.succeed(&["replay", "--list", "--json", file.to_str().unwrap()]);
     serde_json::from_str(&text).unwrap()
-}
-
-/// Returns the names in a directory, with hidden ones.
-pub(crate) fn names(directory: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).unwrap();
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
 }
 
 /// Returns a Python with the package `mcap`, or `None` after it has said why the test is skipped. CI requires it:
@@ -338,7 +330,7 @@ fn only_the_newest_parts_are_kept() {
     let recorder = buses.record(&file, &arguments);
     buses.succeed(&["pub", "t", "--size", "1000", "--repeat", "5000"]);
     finish(recorder);
-    let names = names(files.path());
+    let names = entries(files.path());
     assert_eq!(names.len(), 2, "{names:?}");
     let last = printed(&buses, &files.path().join(&names[1]));
     assert_eq!(last.last().unwrap()["sequence"], "4999");
@@ -358,7 +350,7 @@ fn parts_of_an_earlier_run_are_continued_and_counted() {
     wait_until("the next part", || files.path().join("log.0012.mcap").exists());
     buses.succeed(&["pub", "t", "--size", "1000", "--repeat", "1500"]);
     finish(recorder);
-    let names = names(files.path());
+    let names = entries(files.path());
     assert_eq!(names, ["log.0011.mcap", "log.0012.mcap", "log.0013.mcap", "log.2.mcap"]);
     let parts = [&names[1], &names[2]].map(|name| printed(&buses, &files.path().join(name)).len());
     assert_eq!(parts.iter().sum::<usize>(), 1500);

@@ -1,6 +1,6 @@
 //! `record --control` and signals: a recorder that runs splits, pauses, resumes and takes a snapshot.
 
-use crate::record::{finish, listed, names, printed};
+use crate::record::{finish, listed, printed};
 use crate::support::{Buses, Process, wait_until};
 use rustix::process::Signal;
 use std::fs;
@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use toroni_testkit::Directory;
+use toroni_testkit::directory::entries;
 
 fn control(buses: &Buses, file: &Path, command: &str) -> Output {
     buses.run(&["record", "--control", file.to_str().unwrap(), command])
@@ -71,7 +72,7 @@ fn split_begins_the_next_file() {
 #[test]
 fn at_most_as_many_parts_as_are_kept() {
     let (buses, files, file) = begin();
-    let names = || names(files.path());
+    let names = || entries(files.path());
     for number in 1..=5 {
         fs::write(files.path().join(format!("a.{number:04}.mcap")), "old").unwrap();
     }

@@ -1,6 +1,6 @@
 //! `record` on a full disk and at the limit for files: what is written is finished, and what fails leaves nothing in the way.
 
-use crate::record::{check_with_python, finish, listed, names, printed};
+use crate::record::{check_with_python, finish, listed, printed};
 use crate::support::{Buses, Process, wait_until};
 use rustix::process::Signal;
 use std::fs;
@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use toroni_testkit::Directory;
+use toroni_testkit::directory::entries;
 
 /// A small file system.
 struct Disk {
@@ -121,7 +122,7 @@ fn space_is_kept_free() {
     let recorder = buses.record(&file, &parts);
     buses.succeed(&["pub", "u", "--size", "10000", "--repeat", "4000"]);
     finish(recorder);
-    let names = names(&disk.path);
+    let names = entries(&disk.path);
     assert!((5..=20).contains(&names.len()) && names[0].as_str() > "a.0010.mcap", "{names:?}");
     let last = printed(&buses, &disk.path.join(&names[names.len() - 1]));
     assert_eq!(last.last().unwrap()["topic"], "u");
@@ -155,14 +156,14 @@ fn a_repair_that_fails_leaves_nothing_and_says_why() {
         let said = refused(&buses.run(&repair));
         assert!(said.contains("a.repaired.mcap") && said.contains("No space left"), "{said}");
         assert!(!said.contains("compression stream"), "{said}");
-        assert_eq!(names(&disk.path), ["a.mcap", "filler"]);
+        assert_eq!(entries(&disk.path), ["a.mcap", "filler"]);
     }
     let line = format!("ulimit -f 16; exec toroni record --repair {}", file.display());
     let said = refused(&Process::start(&mut buses.shell(&line)).finish());
     assert!(said.contains("8 KiB") && said.contains("ulimit -f"), "{said}");
     fs::remove_file(disk.path.join("filler")).unwrap();
     buses.succeed(&repair);
-    assert_eq!(names(&disk.path), ["a.mcap", "a.repaired.mcap"]);
+    assert_eq!(entries(&disk.path), ["a.mcap", "a.repaired.mcap"]);
     assert_eq!(printed(&buses, &disk.path.join("a.repaired.mcap")).len(), 4);
     // What is there stays.
     let said = refused(&buses.run(&repair));
@@ -178,13 +179,13 @@ fn a_recorder_that_fails_at_its_start_leaves_nothing() {
     let file = disk.path.join("a.mcap");
     let said = refused(&buses.run(&["record", file.to_str().unwrap(), "-n", "1"]));
     assert!(said.contains("No space left"), "{said}");
-    assert_eq!(names(&disk.path), ["filler"]);
+    assert_eq!(entries(&disk.path), ["filler"]);
     // The line for --ready-fd cannot be written.
     fs::remove_file(disk.path.join("filler")).unwrap();
     let line = format!("exec toroni record {} --ready-fd 3 3>/dev/full", file.display());
     let said = refused(&Process::start(&mut buses.shell(&line)).finish());
     assert!(said.contains("--ready-fd"), "{said}");
-    assert_eq!(names(&disk.path), [""; 0]);
+    assert_eq!(entries(&disk.path), [""; 0]);
 }
 
 #[test]
@@ -196,7 +197,7 @@ fn little_is_reserved_for_a_short_recording() {
     buses.succeed(&["pub", "t", "one"]);
     let blocks = fs::metadata(&file).unwrap().blocks() * 512;
     assert!(blocks < 1 << 20, "{blocks}");
-    assert_eq!(names(files.path()), ["a.mcap"]);
+    assert_eq!(entries(files.path()), ["a.mcap"]);
     finish(recorder);
 }
 
@@ -226,6 +227,6 @@ fn a_repair_that_is_killed_leaves_nothing() {
     });
     // Kills it, if it has not ended.
     drop(repair);
-    let left = names(files.path());
+    let left = entries(files.path());
     assert!(!left.iter().any(|name| name.ends_with(".tmp")), "{left:?}");
 }

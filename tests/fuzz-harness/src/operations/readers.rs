@@ -184,8 +184,8 @@ impl State {
     pub(super) fn receive(&mut self, number: usize, most: u8, by: By, die_at: u8) {
         let Some(mut reader) = self.readers[number].take() else { return };
         let topics = topics();
-        let passed_laps = reader.passed_laps;
-        let before = (reader.received, reader.lost, reader.lapses, reader.losses.0);
+        let before =
+            (reader.received, reader.lost, reader.lapses, reader.losses.0, reader.passed_laps);
         let (this, place) = (&*self, &mut reader);
         let (_, lived) = act(die_at, false, || {
             for _ in 0..most {
@@ -197,7 +197,7 @@ impl State {
         self.tally.received += reader.received - before.0;
         self.tally.lost += reader.lost - before.1;
         self.tally.lapses += reader.lapses - before.2;
-        self.tally.passed_laps += reader.passed_laps - passed_laps;
+        self.tally.passed_laps += reader.passed_laps - before.4;
         self.tally.told += reader.losses.0 - before.3;
         if lived.is_some() {
             self.readers[number] = Some(reader);
