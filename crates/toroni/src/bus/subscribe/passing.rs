@@ -105,6 +105,7 @@ mod tests {
 
     use crate::bus::publish::Entry;
     use crate::bus::publish::testing::publish_record;
+    use crate::bus::subscribe::column::MOST_WANTED;
     use crate::bus::subscribe::{Continue, Subscriber};
     use crate::bus::views::ring_of;
     use crate::bus::{Bus, BusConfig, Limit};
@@ -203,6 +204,22 @@ mod tests {
             bus.publisher("cam/2").unwrap().publish("picture").unwrap();
             assert_eq!(subscriber.receive().unwrap().payload(), b"picture");
             assert_eq!(subscriber.stats().lapses, 0);
+        }
+    }
+
+    #[test]
+    fn one_that_wants_more_topics_than_it_asks_for_reports_a_lap_of_others() {
+        for (more, is_lapped) in [(0, false), (1, true)] {
+            let root = TempDir::new();
+            let bus = bus(&root, CAPACITY);
+            let log = bus.publisher("log").unwrap();
+            for number in 0..MOST_WANTED + more {
+                bus.publisher(&format!("many/{number}")).unwrap();
+            }
+            let mut subscriber = bus.subscribe("many/*").unwrap();
+            (0..300).for_each(|_| _ = log.publish([7; 1_000]).unwrap());
+            let told = subscriber.try_receive().map(|message| message.is_some());
+            assert_eq!(told.is_err(), is_lapped, "{told:?}");
         }
     }
 
