@@ -24,10 +24,13 @@ use crate::topic::frame::Tag;
 /// much as to read this much.
 pub(super) const READ_BEFORE_LOOK: u64 = 16 << 10;
 
-/// The position before which a subscriber does not look again.
+/// Where a subscriber passed over something.
 #[derive(Debug, Default)]
 pub(super) struct Passing {
+    /// The position before which it does not look again.
     not_before: u64,
+    /// Where it continued after the last lap of messages for others.
+    pub(super) lapped_until: u64,
 }
 
 impl Subscriber {
@@ -58,6 +61,7 @@ impl Subscriber {
         let end = end.or_else(|| Cursor::at_end(ring_of(segment)).ok());
         let passed = end.is_some_and(|end| self.pass_over(end, true));
         if passed {
+            self.passing.lapped_until = self.reading.cursor.position;
             // Publishers ignore a position that was lapped.
             self.publish_position();
         }
@@ -106,7 +110,7 @@ mod tests {
     use crate::bus::publish::Entry;
     use crate::bus::publish::testing::publish_record;
     use crate::bus::subscribe::column::MOST_WANTED;
-    use crate::bus::subscribe::{Continue, Subscriber};
+    use crate::bus::subscribe::{Continue, Start, Subscriber};
     use crate::bus::views::ring_of;
     use crate::bus::{Bus, BusConfig, Limit};
     use crate::error::ReceiveError;
@@ -181,9 +185,12 @@ mod tests {
     /// It wants most topics of a small bus. And a publisher has died between two stores of a commit.
     #[test]
     fn a_lap_of_messages_for_others_is_no_loss_on_a_small_bus_or_after_a_death() {
-        for fatal in
-            [None, Some(CrashPoint::BeforeCommit), Some(CrashPoint::BetweenSequenceAndTail)]
-        {
+        for fatal in [
+            None,
+            Some(CrashPoint::BeforeCommit),
+            Some(CrashPoint::AfterCommit),
+            Some(CrashPoint::BetweenSequenceAndTail),
+        ] {
             let root = TempDir::new();
             let bus = bus(&root, CAPACITY);
             for topic in ["cam/1", "cam/2"] {
@@ -201,6 +208,11 @@ mod tests {
                 rehearsal::bury((victim, doomed));
             }
             assert!(subscriber.try_receive().unwrap().is_none(), "{fatal:?}");
+            // It has read what the dead publisher committed.
+            let mut all = bus.subscriber().start(Start::Oldest).build().unwrap();
+            while all.try_receive().unwrap().is_some() {}
+            assert_eq!(subscriber.position(), all.position(), "{fatal:?}");
+            drop(all);
             bus.publisher("cam/2").unwrap().publish("picture").unwrap();
             assert_eq!(subscriber.receive().unwrap().payload(), b"picture");
             assert_eq!(subscriber.stats().lapses, 0);

@@ -72,7 +72,7 @@ impl Subscriber {
                 return Ok(found);
             }
             let passed = self.reading.cursor.position.wrapping_sub(began);
-            if passed >= READ_BEFORE_LOOK && self.pass_over_or_end(passed) {
+            if passed >= READ_BEFORE_LOOK && self.pass_over_or_end(began) {
                 return Ok(false);
             }
         }
@@ -87,11 +87,13 @@ impl Subscriber {
         }
     }
 
-    /// Passes over what is there if it can, in a call that has read this many bytes for others. Returns whether the call ends,
-    /// after a whole ring of them: the caller may have a deadline.
+    /// Passes over what is there if it can, in a call that `began` at this position. Returns whether the call ends, after a whole
+    /// ring of messages for others: the caller may have a deadline. A lap takes no time, and does not count.
     #[cold]
-    fn pass_over_or_end(&mut self, passed: u64) -> bool {
+    fn pass_over_or_end(&mut self, began: u64) -> bool {
         self.pass_over_if_due();
+        let began = began.max(self.passing.lapped_until);
+        let passed = self.reading.cursor.position.saturating_sub(began);
         passed > self.claim.subscribing.ring.shape().capacity()
     }
 
