@@ -101,13 +101,13 @@ fn play(ordered: &Ordered) {
     if case.sender.comes_back() {
         // Only who waits for what was said before publishes what follows it.
         let first: Vec<_> = wanted.iter().copied().take_while(|it| *it != LATER[0]).collect();
-        let mut told = first.last().map_or_else(Vec::new, |last| pair.told_until(last));
+        let mut told = pair.told_all(&first);
         pair.next = 10;
         pair.publish(2);
-        told.extend(pair.told_until(LATER[1]));
+        told.extend(pair.told_all(&LATER));
         compare(ordered, told);
     } else {
-        let told = wanted.last().map_or_else(Vec::new, |last| pair.told_until(last));
+        let told = pair.told_all(&wanted);
         compare(ordered, told);
         pair.nothing_more();
     }

@@ -198,10 +198,11 @@ impl Pair {
         all
     }
 
-    /// Returns the next messages and losses, up to this one, or to the time when there should have been one.
-    pub(crate) fn told_until(&mut self, last: &str) -> Vec<String> {
-        let mut all = Vec::new();
-        while all.last().is_none_or(|it| it != last)
+    /// Returns the next messages and losses, until all of these are among them, or to the time when there should have been one.
+    /// In the order of arrival, a message that is repaired may come after the last one.
+    pub(crate) fn told_all(&mut self, wanted: &[&str]) -> Vec<String> {
+        let mut all: Vec<String> = Vec::new();
+        while !wanted.iter().all(|wanted| all.iter().any(|it| it == wanted))
             && let Some(next) = self.next(LIMIT)
         {
             all.push(next);
