@@ -419,7 +419,8 @@ fn a_number_that_the_sender_has_not_reached_is_noticed_by_its_heartbeat() {
     let losses = got.iter().take_while(|got| matches!(got, Got::Lost(_))).count();
     assert_eq!(open_end(&got[losses - 1]), Some(LostReason::Restart), "{got:?}");
     assert_eq!(payloads(&got[losses..]), expected(0..50));
-    assert_eq!(to.counters().doubted, 1);
+    // Each heartbeat counts that comes before the sender answers.
+    assert!(to.counters().doubted >= 1);
 }
 
 /// As before, while the sender sends, and once with a number that is not believed after it. Each message arrives, or is counted
