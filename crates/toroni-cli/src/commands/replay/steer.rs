@@ -37,6 +37,8 @@ pub(super) struct Keyboard {
     checked: Instant,
     /// When keys were looked for.
     looked: Instant,
+    /// What was typed and is not handled yet.
+    typed: Vec<u8>,
 }
 
 impl Keyboard {
@@ -51,8 +53,9 @@ impl Keyboard {
             return Ok(None);
         }
         let now = Instant::now();
+        let suspend = Suspend::install()?;
         let mut keyboard =
-            Self { suspend: Suspend::install()?, before: None, checked: now, looked: now };
+            Self { suspend, before: None, checked: now, looked: now, typed: Vec::new() };
         keyboard.before = keyboard.take();
         Ok(Some(keyboard))
     }
@@ -114,6 +117,9 @@ impl Keyboard {
     pub(super) fn key(&mut self, wait: Duration) -> Option<Key> {
         self.looked = Instant::now();
         self.renew();
+        if let Some(key) = next(&mut self.typed) {
+            return Some(key);
+        }
         let input = std::io::stdin();
         // Not in the background, where reading would stop the process.
         if self.before.is_none() || !is_foreground(&input) {
@@ -125,9 +131,10 @@ impl Keyboard {
         if poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&wait)).ok()? == 0 {
             return None;
         }
-        let mut bytes = [0; 8];
+        let mut bytes = [0; 64];
         let count = rustix::io::read(&input, &mut bytes).ok()?;
-        parse(bytes.get(..count)?)
+        self.typed.extend_from_slice(bytes.get(..count)?);
+        next(&mut self.typed)
     }
 }
 
@@ -137,16 +144,35 @@ impl Drop for Keyboard {
     }
 }
 
-fn parse(bytes: &[u8]) -> Option<Key> {
-    match bytes {
-        [b' ', ..] => Some(Key::Pause),
-        b"\x1b[C" | b"\x1bOC" => Some(Key::Step),
-        b"\x1b[D" | b"\x1bOD" => Some(Key::Back),
-        [b'+' | b'=', ..] => Some(Key::Faster),
-        [b'-', ..] => Some(Key::Slower),
-        [b'q' | b'Q', ..] => Some(Key::Quit),
-        _ => None,
+/// Takes the first key from what was typed. What is no key is dropped.
+fn next(typed: &mut Vec<u8>) -> Option<Key> {
+    while !typed.is_empty() {
+        let (key, length) = parse(typed);
+        typed.drain(..length);
+        if key.is_some() {
+            return key;
+        }
     }
+    None
+}
+
+/// Returns the key that bytes begin with, if it is one, and its length.
+fn parse(bytes: &[u8]) -> (Option<Key>, usize) {
+    let (key, length) = match bytes {
+        [b' ', ..] => (Key::Pause, 1),
+        [0x1b, b'[' | b'O', b'C', ..] => (Key::Step, 3),
+        [0x1b, b'[' | b'O', b'D', ..] => (Key::Back, 3),
+        [b'+' | b'=', ..] => (Key::Faster, 1),
+        [b'-', ..] => (Key::Slower, 1),
+        [b'q' | b'Q', ..] => (Key::Quit, 1),
+        // Other keys of a terminal begin with an escape and end with a letter or `~`.
+        [0x1b, b'[' | b'O', rest @ ..] => {
+            let end = rest.iter().position(|byte| byte.is_ascii_alphabetic() || *byte == b'~');
+            return (None, end.map_or(bytes.len(), |end| end.saturating_add(3)));
+        }
+        _ => return (None, 1),
+    };
+    (Some(key), length)
 }
 
 /// The line with the progress. It is shown only if standard error is a terminal.
@@ -241,11 +267,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_parsed() {
-        assert_eq!(parse(b" "), Some(Key::Pause));
-        assert_eq!(parse(b"\x1b[C"), Some(Key::Step));
-        assert_eq!(parse(b"\x1b[D"), Some(Key::Back));
-        assert_eq!(parse(b"x"), None);
+    fn each_key_counts_that_was_typed() {
+        let mut typed = b" x\x1b[C\x1bOC\x1b[5~+\x1b[1;5D=\x1b[D-\x1b[Aq".to_vec();
+        for expected in [
+            Key::Pause,
+            Key::Step,
+            Key::Step,
+            Key::Faster,
+            Key::Faster,
+            Key::Back,
+            Key::Slower,
+            Key::Quit,
+        ] {
+            assert_eq!(next(&mut typed), Some(expected));
+        }
+        for rest in [&b"\x1b"[..], b"\x1b[", b"\x1b[1;", b"xyz", b""] {
+            assert_eq!(next(&mut rest.to_vec()), None);
+        }
+    }
+
+    #[test]
+    fn the_template_is_valid() {
         assert!(ProgressStyle::with_template(TEMPLATE).is_ok());
     }
 }
