@@ -27,7 +27,8 @@ steps! { SUBSCRIBER_STEPS, number_of_reading, Reading, PUBLISHER_STEPS.len();
     ClaimState, ClaimGeneration, ClearColumn, FindTail, FindReserved, FindEntries, WalkLoad, WalkCheck, FindCheck,
     JoinPosition, JoinState, CountJoin, JoinProposal, JoinCheck, JoinTail, Scan, Copy, Validate, PositionFirst, Peek, PeekCheck,
     CopyLong, ValidateLong, StorePosition, AskLapse, CountReturn, LoadWaits, LoadUntil, AnswerUntil, AnswerReserved, AnswerSlots,
-    RaiseSpace, LoadTopics, MarkTopic, Token, ArmOwn, ArmCommon, Recheck, RecheckValidate, Sleep, Asleep, CountLeave,
+    RaiseSpace, LoadTopics, MarkTopic, Token, ArmOwn, ArmCommon, Recheck, RecheckValidate, Sleep, Asleep,
+    PassTail, PassSequence, PassNext, PassTopics, PassBound, CountLeave,
     Gone,
 }
 

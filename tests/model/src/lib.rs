@@ -16,6 +16,7 @@
 //!  waking.rs       the wake-ups: who sleeps, and who wants what was published
 //!  writing.rs      what one commit stores, store by store
 //!  subscriber.rs   read-ahead, long records, its position, its sleep
+//!  passing.rs      passing over what a subscriber does not want
 //!  joining.rs      claim, join, and the return of one that was lapped
 //!  model.rs        who can take a step, who may die, and what "finished" is
 //!  properties.rs   what has to hold
@@ -52,6 +53,8 @@
 //!   look like headers, or like the end of the stream ([`word`]).
 //! - **The number of slots in use.** All of them are, from the beginning.
 //! - **A new topic** is appended by the first store of its message. The library appends it earlier, also under the lock.
+//! - **The end by the blocks index**, with which a subscriber that was lapped passes over what a dead publisher has committed,
+//!   and the topics that it looks at while it passes over them. It reports a loss in place of the first.
 //! - **A subscriber that lost its lease** and still writes to the column of its slot.
 //! - **A publisher that crosses a quarter of the ring** wakes no subscriber for that. One that waits for space does.
 //! - **Several threads of a publisher**, which share what it knows of sleepers: loom has them.
@@ -74,6 +77,7 @@ pub mod cycles;
 mod joining;
 pub mod mistakes;
 pub mod model;
+pub mod passing;
 pub mod points;
 pub mod properties;
 pub mod publisher;

@@ -69,6 +69,14 @@ pub enum Mistake {
     BitsBeforePatterns,
     /// A reader says before it sleeps that it wants nothing of topics that are not in the table yet.
     NewTopicsUnwanted,
+    /// A publisher stores the bound of a topic after the end of the stream.
+    BoundAfterCommit,
+    /// A reader that passes over messages loads the bounds before the end of the stream.
+    BoundsBeforeTheEnd,
+    /// It counts the topics before it loads the end of the stream.
+    TopicsBeforeTheEnd,
+    /// It takes `tail` and `sequence` for one place although a commit is under way.
+    NextNotCompared,
     /// A publisher that begins to wait for space does not wake the readers of what it has published.
     WaitsWithoutWaking,
     /// A loss is not counted by sequences, but guessed from the bytes that were skipped.
@@ -155,6 +163,10 @@ table! {
     ColumnKeptWithANewPattern: "column-kept-with-a-new-pattern" in "adding" breaks NOT_STUCK;
     BitsBeforePatterns: "bits-before-patterns" in "adding" breaks NOT_STUCK;
     NewTopicsUnwanted: "new-topics-unwanted" in "new-topic" breaks NOT_STUCK;
+    BoundAfterCommit: "bound-after-commit" in "passing" breaks ONE_ORDER;
+    BoundsBeforeTheEnd: "bounds-before-the-end" in "passing" breaks ONE_ORDER;
+    TopicsBeforeTheEnd: "topics-before-the-end" in "passing-new-topic" breaks ONE_ORDER;
+    NextNotCompared: "next-not-compared" in "passing" breaks ONE_ORDER;
     WaitsWithoutWaking: "waits-without-waking" in "gating-asleep" breaks NOT_STUCK;
     LossGuessed: "loss-guessed" in "lap" breaks ONE_ORDER;
     KeptInSecret: "kept-in-secret" in "exclusive-stopped" breaks NOT_STUCK;

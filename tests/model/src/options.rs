@@ -125,6 +125,7 @@ impl Options {
             topics: Vec::new(),
             known_topics: 1,
             stale_columns: false,
+            passes: false,
             exclusive: self.exclusive.into(),
             late: 0,
             subscribers: self.subscribers.into(),

@@ -40,7 +40,9 @@ pub const NOT_STUCK: &str = "no process is stuck";
 
 pub(crate) fn all() -> Vec<Property<Protocol>> {
     vec![
-        Property::always(ONE_ORDER, |_, state: &State| state.fault != Some(Fault::Disorder)),
+        Property::always(ONE_ORDER, |_, state: &State| {
+            !matches!(state.fault, Some(Fault::Disorder | Fault::Missed))
+        }),
         Property::always(NOT_TORN, |_, state: &State| state.fault != Some(Fault::Torn)),
         Property::always(NOT_UNCOMMITTED, |_, state: &State| {
             state.fault != Some(Fault::Uncommitted)

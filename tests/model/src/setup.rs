@@ -100,6 +100,8 @@ pub struct Setup {
     /// Whether the columns of the slots are full of bits at the beginning, as after a reset of the bus. No subscriber is
     /// there then.
     pub stale_columns: bool,
+    /// Whether subscribers pass over what they do not want without reading it.
+    pub passes: bool,
     /// How many publishers, from the first, are exclusive: each keeps the lock from before its first call to after its
     /// last.
     pub exclusive: usize,
@@ -151,6 +153,7 @@ impl Default for Setup {
             topics: Vec::new(),
             known_topics: 1,
             stale_columns: false,
+            passes: false,
             exclusive: 0,
             late: 0,
             subscribers: 1,

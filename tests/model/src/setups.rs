@@ -82,6 +82,17 @@ pub fn all() -> Vec<Named> {
             "a publisher in a burst waits for a reader that sleeps",
             gating_asleep(),
         ),
+        small("passing", "a reader passes over what it does not want, also after a lap", passing()),
+        small(
+            "passing-new-topic",
+            "a topic is new while its reader passes over others",
+            passing_new_topic(),
+        ),
+        small(
+            "passing-and-deaths",
+            "publishers die while a reader passes over what they publish, and one comes back",
+            passing_and_deaths(),
+        ),
         small("stopped", "anybody is stopped for ever", stopped()),
         small(
             "exclusive",
@@ -326,6 +337,32 @@ fn gating_asleep() -> Setup {
         works: vec![vec![Burst(vec![1, 1, 1, 1])], vec![One(1)]],
         sleep: true,
         ..Setup::default()
+    }
+}
+
+fn passing() -> Setup {
+    Setup {
+        works: vec![vec![One(1), One(1)], vec![Burst(vec![0, 1]), One(0)]],
+        topics: vec![0, 0, 0, 1, 0],
+        known_topics: 2,
+        interests: vec![Interest::of(0b10)],
+        passes: true,
+        ..Setup::default()
+    }
+}
+
+fn passing_new_topic() -> Setup {
+    Setup { known_topics: 1, ..passing() }
+}
+
+fn passing_and_deaths() -> Setup {
+    Setup {
+        works: vec![vec![One(2), One(1)], vec![Batch(vec![0, 1])]],
+        topics: vec![0, 0, 0, 1],
+        deaths: 1,
+        restarts: 1,
+        victims: Victims::Publishers,
+        ..passing()
     }
 }
 

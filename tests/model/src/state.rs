@@ -99,6 +99,8 @@ pub struct Ring {
     pub until: u8,
     /// How many topics the table has.
     pub topics: u8,
+    /// Of each topic a position at or after the end of its newest record.
+    pub bounds: Row<u8, { MOST_TOPICS as usize }>,
     pub words: Row<u8, MOST_WORDS>,
     pub index: Row<RecordStart, MOST_BLOCKS>,
 }
@@ -208,6 +210,8 @@ pub struct Subscriber {
     pub interest: Interest,
     /// How many topics its column covers.
     pub column: u8,
+    /// The position before which it does not look whether it can pass over something.
+    pub not_before: u8,
 }
 
 /// What really happened, which no process knows.
@@ -236,6 +240,8 @@ pub enum Fault {
     Torn,
     /// A subscriber was handed another message than the next one of the order.
     Disorder,
+    /// A subscriber passed over a message that it wants.
+    Missed,
     /// A subscriber was handed a message that was never committed.
     Uncommitted,
     /// A record was committed elsewhere than at the end of the order, so that it hides another.
@@ -317,6 +323,7 @@ impl State {
                 proposed: 0,
                 until: 0,
                 topics: setup.known_topics,
+                bounds: Row::new(0, if setup.passes { MOST_TOPICS.into() } else { 0 }),
                 words: Row::new(0, usize::from(setup.words)),
                 index,
             },
@@ -494,6 +501,7 @@ impl Subscriber {
             sought: None,
             interest,
             column: 0,
+            not_before: 0,
         }
     }
 

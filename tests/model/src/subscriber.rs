@@ -2,6 +2,7 @@
 //! `notify/eventcount.rs`. How it joins and comes back is in `joining.rs`.
 
 use crate::mistakes::Mistake;
+use crate::passing::Look;
 use crate::setup::{Setup, small};
 use crate::state::{Fault, Life, MOST_TOPICS, RecordStart, State};
 use crate::word;
@@ -185,6 +186,39 @@ pub enum Reading {
     /// Sleeps, if the futex word is what it loaded.
     Sleep,
     Asleep,
+    /// Passes over what it does not want: loads `tail`.
+    PassTail {
+        look: Look,
+        /// A mistake: topics that it counted before.
+        topics: u8,
+        /// A mistake: the highest of the bounds that it loaded before.
+        highest: u8,
+    },
+    /// Loads `sequence`.
+    PassSequence {
+        look: Look,
+        /// As in [`Reading::PassTail`].
+        topics: u8,
+        /// As in [`Reading::PassTail`].
+        highest: u8,
+    },
+    /// Loads `next`: is a commit under way?
+    PassNext {
+        look: Look,
+        /// As in [`Reading::PassTail`].
+        topics: u8,
+        /// As in [`Reading::PassTail`].
+        highest: u8,
+    },
+    /// Loads the number of topics.
+    PassTopics(Look),
+    /// Loads the bound of a topic that it wants.
+    PassBound {
+        look: Look,
+        topic: u8,
+        topics: u8,
+        highest: u8,
+    },
     /// Leaves: its slot is free; raises `joins`.
     CountLeave,
     Gone,
@@ -201,6 +235,8 @@ pub(crate) struct Turn<'a> {
 pub(crate) fn ways(setup: &Setup, state: &State, me: usize) -> u8 {
     match &state.subscribers[me].reading {
         Reading::AnswerSlots { .. } => small(setup.subscribers),
+        // The second way is to look whether there is anything for it.
+        Reading::Scan(_) if setup.passes => 2,
         _ => 1,
     }
 }
@@ -219,7 +255,13 @@ impl Turn<'_> {
     pub(crate) fn step(&mut self, way: u8) -> bool {
         let at = self.at();
         match self.state.subscribers[self.me].reading {
+            Reading::Scan(end) if way == 1 => self.may_look(end) && self.look(false),
             Reading::Scan(end) => self.scan(end),
+            Reading::PassTail { .. }
+            | Reading::PassSequence { .. }
+            | Reading::PassNext { .. }
+            | Reading::PassTopics(_)
+            | Reading::PassBound { .. } => self.pass_step(),
             Reading::PositionFirst { end } => {
                 self.state.slots[self.me].position = end.position;
                 self.go(Reading::Copy { end, done: 0, copied: [0; 4] })
@@ -597,6 +639,11 @@ impl Turn<'_> {
     }
 
     pub(crate) fn lapped(&mut self) -> bool {
+        if self.setup.passes { self.look(true) } else { self.seek_back() }
+    }
+
+    /// Seeks the oldest place that is safe, to report what it has missed before that.
+    pub(crate) fn seek_back(&mut self) -> bool {
         self.go(Reading::FindTail { attempt: 0, back: true })
     }
 

@@ -24,6 +24,8 @@ pub enum Store {
     EntrySequence(u8, u8),
     /// An index entry gets its position.
     EntryPosition(u8, u8),
+    /// The bound of a topic.
+    Bound(u8, u8),
     /// `next`.
     Next(u8),
     /// The header word of the first record, which makes this many records visible.
@@ -69,7 +71,7 @@ pub(crate) fn stores(
     let has = |mistake| setup.mistake == Some(mistake);
     let mut stores = Vec::with_capacity(16);
     let mut at = from;
-    let mut commit = None;
+    let (mut commit, mut bounds) = (None, Vec::new());
     for message in messages {
         let topics = setup.topic_bit(message.stamp).ilog2() + 1;
         if topics > setup.known_topics.into() {
@@ -95,16 +97,24 @@ pub(crate) fn stores(
             stores.push(Store::End(next.position));
         }
         index_blocks(setup, state, at.position, next, from.position, &mut stores);
+        if setup.passes {
+            let topic = crate::setup::small(setup.topic_bit(message.stamp).ilog2() as usize);
+            bounds.push(Store::Bound(topic, next.position));
+        }
         if messages.len() > 1 && is_last {
             stores.push(Store::End(next.position));
         }
         at = next;
     }
+    let late =
+        if has(Mistake::BoundAfterCommit) { std::mem::take(&mut bounds) } else { Vec::new() };
+    stores.extend(bounds);
     stores.push(Store::Next(at.position));
     stores.extend(commit);
     misplace_commit(setup, &mut stores);
     stores.push(Store::Sequence(at.sequence));
     stores.push(Store::Tail(at.position));
+    stores.extend(late);
     if has(Mistake::ReservedAfterCopy) {
         let wanted = wanted(setup, from.position, bytes(messages));
         if wanted > state.ring.reserved {
@@ -185,6 +195,7 @@ pub(crate) fn carry_out(state: &mut State, store: Store, messages: &[Message]) {
             }
             state.truth.end = start;
         }
+        Store::Bound(topic, end) => state.ring.bounds[usize::from(topic)] = end,
         Store::Next(end) => state.ring.next = end,
         Store::Sequence(sequence) => state.ring.sequence = sequence,
         Store::Tail(tail) => state.ring.tail = tail,

@@ -64,6 +64,7 @@ fn no_way_comes_back() {
         "adding",
         "reclaimed",
         "after-a-reset",
+        "passing",
         "limit",
         "exclusive-takeover",
         "exclusive-heirs",
