@@ -80,7 +80,7 @@ impl Filter {
     pub const ALL: Self = Self { lanes: 0b11_1111, patterns: &["**"] };
 
     /// What subscribers ask for; each hears the supervisor's last words.
-    pub const CHOICES: [Self; 7] = [
+    pub const CHOICES: [Self; 8] = [
         Self::ALL,
         Self {
             lanes: 0b11_1111,
@@ -93,6 +93,8 @@ impl Filter {
         Self { lanes: 0b10_1000, patterns: &["soak/tree/*/leaf/*", "soak/bye/*"] },
         Self { lanes: 0b11_1000, patterns: &["soak/many/*", "soak/tree/**", "soak/bye/*"] },
         Self { lanes: 0b10_0100, patterns: &["*/tiny/*", "*/bye/*"] },
+        // It passes over all that comes before.
+        Self { lanes: 0b10_0000, patterns: &["soak/bye/*"] },
     ];
 
     /// The patterns that ask for it.

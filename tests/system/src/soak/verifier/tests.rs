@@ -237,7 +237,9 @@ fn another_order_is_noticed_where_two_tell_theirs() {
     for (who, filter) in (0..).zip(Filter::CHOICES) {
         let mut verifier = watch(filter, &whole).unwrap();
         let stretches = verifier.take_stretches();
-        assert!(filter == Filter::CHOICES[3] || stretches.len() >= 2, "{filter:?}");
+        // Large ones are few, and last words come at the end only.
+        let is_rare = [Filter::CHOICES[3], Filter::CHOICES[7]].contains(&filter);
+        assert!(is_rare || stretches.len() >= 2, "{filter:?}");
         stretches.iter().for_each(|stretch| order.take(who, filter, stretch).unwrap());
     }
     assert!(order.counts().stretches == 3 && order.counts().compared > 1000);
