@@ -41,6 +41,8 @@ impl Shell {
         let mut command = buses.shell("exec setsid --wait --ctty sh -i");
         let stdio = || terminal.try_clone().unwrap();
         command.stdin(stdio()).stdout(stdio()).stderr(stdio()).env("PS1", "$ ").env_remove("ENV");
+        // Without it, a terminal can do nothing, and no line is drawn.
+        command.env("TERM", "xterm");
         let shell = Process::start(command.current_dir(files.path()));
         Self { buses, files, master, terminal, shell, drawn: String::new() }
     }
