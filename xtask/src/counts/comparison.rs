@@ -113,13 +113,15 @@ impl Comparison {
 
 impl Row {
     fn change_percent(&self) -> Option<f64> {
-        self.before.map(|before| (self.now - before) / before * 100.0)
+        self.before.map(|before| percent(self.now, before))
     }
 
     fn verdict(&self) -> Verdict {
         match self.change_percent() {
             None => Verdict::New,
-            Some(percent) if percent > TOLERANCE_PERCENT => Verdict::Worse,
+            Some(_) if self.before.is_some_and(|before| is_worse(self.now, before)) => {
+                Verdict::Worse
+            }
             Some(percent) if percent < -TOLERANCE_PERCENT => Verdict::Better,
             Some(_) => Verdict::Same,
         }
@@ -128,6 +130,15 @@ impl Row {
     fn change(&self) -> String {
         self.change_percent().map_or("new".to_owned(), |percent| format!("{percent:+.1} %"))
     }
+}
+
+fn percent(now: f64, before: f64) -> f64 {
+    (now - before) / before * 100.0
+}
+
+/// Whether a count is worse than one of the baseline.
+pub(super) fn is_worse(now: f64, before: f64) -> bool {
+    percent(now, before) > TOLERANCE_PERCENT
 }
 
 /// The tools that both have, in different versions.

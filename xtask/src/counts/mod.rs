@@ -2,7 +2,8 @@
 //! and compares the counts with the committed baseline.
 //!
 //! The crate `toroni-counts` has the paths (`tests/counts/src/paths.rs`). A count is the same at each run of the same
-//! program, however busy the machine is.
+//! program, except that the proactor looks at its clock, and on a busy machine does more often what is due after a time.
+//! So a count that is worse is made again, and the least one counts.
 
 mod baseline;
 mod callgrind;
@@ -12,8 +13,11 @@ use clap::Args;
 
 use self::baseline::Counts;
 use self::callgrind::Counter;
-use self::comparison::Comparison;
+use self::comparison::{Comparison, is_worse};
 use crate::command::Failure;
+
+/// How often a count is made that is worse.
+const ATTEMPTS: u32 = 4;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -35,18 +39,25 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         )));
     }
 
-    let mut now = Counts { made_with: callgrind::made_with()?, ..Counts::default() };
-    for name in &names {
-        let instructions = counter.instructions_per_message(name)?;
-        now.instructions_per_message.insert(name.clone(), instructions);
-    }
-
     let file = baseline::file();
     // --bless replaces a baseline that cannot be read.
     let before = match Counts::read(&file) {
         Err(_) if options.bless => Counts::default(),
         read => read?,
     };
+    let mut now = Counts { made_with: callgrind::made_with()?, ..Counts::default() };
+    for name in &names {
+        let mut least = counter.instructions_per_message(name)?;
+        for _ in 1..ATTEMPTS {
+            let baseline = before.instructions_per_message.get(name);
+            if !baseline.is_some_and(|baseline| is_worse(least, *baseline)) {
+                break;
+            }
+            least = least.min(counter.instructions_per_message(name)?);
+        }
+        now.instructions_per_message.insert(name.clone(), least);
+    }
+
     let comparison = Comparison::new(&names, &now, &before, filter);
     println!("\n{comparison}");
     if options.bless {
