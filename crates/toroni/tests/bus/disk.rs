@@ -343,8 +343,12 @@ fn bits_that_were_left_in_the_rows_silence_no_subscriber_after_a_reset() {
             let publisher = bus.publisher(&name).unwrap();
             let before = wakes();
             publisher.publish("x").unwrap();
-            assert_eq!(wakes() - before, 1, "{name}");
-            if !is_wanted {
+            let woken = wakes() - before;
+            if is_wanted {
+                assert_eq!(woken, 1, "{name}");
+            } else {
+                // None if it has rechecked meanwhile, and has looked at the topic.
+                assert!(woken <= 1, "{name}: {woken}");
                 wanted.publish("x").unwrap();
             }
             assert_eq!(sleeper.join().unwrap(), b"x");
