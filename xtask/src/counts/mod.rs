@@ -17,7 +17,7 @@ use self::comparison::{Comparison, is_worse};
 use crate::command::Failure;
 
 /// How often a count is made that is worse.
-const ATTEMPTS: u32 = 4;
+const ATTEMPTS: u32 = 8;
 
 #[derive(Args)]
 pub(crate) struct Options {
