@@ -6,13 +6,17 @@ use crate::mistakes::Mistake;
 use crate::state::{FORGOTTEN, Fault, RecordStart};
 use crate::subscriber::{After, Reading, Turn};
 
-/// What a subscriber has loaded of the end of the stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// What a subscriber has loaded that checks whether it can pass over something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Look {
     /// It was lapped.
-    pub(crate) is_lapped: bool,
+    is_lapped: bool,
     /// `tail` and `sequence`.
-    pub(crate) end: RecordStart,
+    end: RecordStart,
+    /// The number of topics.
+    topics: u8,
+    /// The highest of the bounds.
+    highest: u8,
 }
 
 impl Turn<'_> {
@@ -28,68 +32,66 @@ impl Turn<'_> {
     pub(crate) fn look(&mut self, is_lapped: bool) -> bool {
         let not_before = self.at().position + 1;
         self.mine().not_before = not_before;
-        let look = Look { is_lapped, end: RecordStart::default() };
+        let look = Look { is_lapped, ..Look::default() };
         self.go(match self.setup.mistake {
             Some(Mistake::BoundsBeforeTheEnd | Mistake::TopicsBeforeTheEnd) => {
                 Reading::PassTopics(look)
             }
-            _ => Reading::PassTail { look, topics: 0, highest: 0 },
+            _ => Reading::PassTail(look),
         })
     }
 
     pub(crate) fn pass_step(&mut self) -> bool {
         match self.state.subscribers[self.me].reading {
-            Reading::PassTail { mut look, topics, highest } => {
+            Reading::PassTail(mut look) => {
                 look.end.position = self.state.ring.tail;
-                self.go(Reading::PassSequence { look, topics, highest })
+                self.go(Reading::PassSequence(look))
             }
-            Reading::PassSequence { mut look, topics, highest } => {
+            Reading::PassSequence(mut look) => {
                 look.end.sequence = self.state.ring.sequence;
-                self.go(Reading::PassNext { look, topics, highest })
+                self.go(Reading::PassNext(look))
             }
-            Reading::PassNext { look, topics, highest } => {
+            Reading::PassNext(look) => {
                 let is_settled = self.state.ring.next == look.end.position;
                 if !is_settled && !self.has(Mistake::NextNotCompared) {
-                    return self.look_in_vain(look, 0);
+                    return self.look_in_vain(look);
                 }
                 match self.setup.mistake {
-                    Some(Mistake::BoundsBeforeTheEnd) => self.judge(look, highest),
-                    Some(Mistake::TopicsBeforeTheEnd) => self.next_bound(look, 0, topics, 0),
+                    Some(Mistake::BoundsBeforeTheEnd) => self.judge(look),
+                    Some(Mistake::TopicsBeforeTheEnd) => self.next_bound(look, 0),
                     _ => self.go(Reading::PassTopics(look)),
                 }
             }
-            Reading::PassTopics(look) => {
-                let topics = self.state.ring.topics;
+            Reading::PassTopics(mut look) => {
+                look.topics = self.state.ring.topics;
                 if self.has(Mistake::TopicsBeforeTheEnd) {
-                    return self.go(Reading::PassTail { look, topics, highest: 0 });
+                    return self.go(Reading::PassTail(look));
                 }
-                self.next_bound(look, 0, topics, 0)
+                self.next_bound(look, 0)
             }
-            Reading::PassBound { look, topic, topics, highest } => {
-                let highest = highest.max(self.state.ring.bounds[usize::from(topic)]);
-                self.next_bound(look, topic + 1, topics, highest)
+            Reading::PassBound { mut look, topic } => {
+                look.highest = look.highest.max(self.state.ring.bounds[usize::from(topic)]);
+                self.next_bound(look, topic + 1)
             }
             _ => unreachable!("called for these steps only"),
         }
     }
 
-    /// Goes on with the bound of the next topic that it wants.
-    fn next_bound(&mut self, look: Look, from: u8, topics: u8, highest: u8) -> bool {
+    /// Continues with the bound of the next topic that it wants.
+    fn next_bound(&mut self, look: Look, from: u8) -> bool {
         let wants = self.state.subscribers[self.me].interest.wants;
-        match (from..topics).find(|topic| wants & 1 << topic != 0) {
-            Some(topic) => self.go(Reading::PassBound { look, topic, topics, highest }),
-            None if self.has(Mistake::BoundsBeforeTheEnd) => {
-                self.go(Reading::PassTail { look, topics, highest })
-            }
-            None => self.judge(look, highest),
+        match (from..look.topics).find(|topic| wants & 1 << topic != 0) {
+            Some(topic) => self.go(Reading::PassBound { look, topic }),
+            None if self.has(Mistake::BoundsBeforeTheEnd) => self.go(Reading::PassTail(look)),
+            None => self.judge(look),
         }
     }
 
     /// Continues at the end that it found, if it wants nothing before it.
-    fn judge(&mut self, look: Look, highest: u8) -> bool {
-        let (at, Look { is_lapped, end }) = (self.at(), look);
+    fn judge(&mut self, look: Look) -> bool {
+        let (at, Look { is_lapped, end, highest, .. }) = (self.at(), look);
         if highest > at.position || end.position <= at.position {
-            return self.look_in_vain(look, highest);
+            return self.look_in_vain(look);
         }
         self.compare(at, end);
         let me = self.mine();
@@ -101,13 +103,13 @@ impl Turn<'_> {
         })
     }
 
-    fn look_in_vain(&mut self, look: Look, highest: u8) -> bool {
+    fn look_in_vain(&mut self, look: Look) -> bool {
         let at = self.at();
         if look.is_lapped {
             return self.seek_back();
         }
         let me = self.mine();
-        me.not_before = me.not_before.max(highest);
+        me.not_before = me.not_before.max(look.highest);
         self.go(Reading::Scan(at))
     }
 

@@ -187,37 +187,17 @@ pub enum Reading {
     Sleep,
     Asleep,
     /// Passes over what it does not want: loads `tail`.
-    PassTail {
-        look: Look,
-        /// A mistake: topics that it counted before.
-        topics: u8,
-        /// A mistake: the highest of the bounds that it loaded before.
-        highest: u8,
-    },
+    PassTail(Look),
     /// Loads `sequence`.
-    PassSequence {
-        look: Look,
-        /// As in [`Reading::PassTail`].
-        topics: u8,
-        /// As in [`Reading::PassTail`].
-        highest: u8,
-    },
+    PassSequence(Look),
     /// Loads `next`: is a commit under way?
-    PassNext {
-        look: Look,
-        /// As in [`Reading::PassTail`].
-        topics: u8,
-        /// As in [`Reading::PassTail`].
-        highest: u8,
-    },
+    PassNext(Look),
     /// Loads the number of topics.
     PassTopics(Look),
     /// Loads the bound of a topic that it wants.
     PassBound {
         look: Look,
         topic: u8,
-        topics: u8,
-        highest: u8,
     },
     /// Leaves: its slot is free; raises `joins`.
     CountLeave,
@@ -257,9 +237,9 @@ impl Turn<'_> {
         match self.state.subscribers[self.me].reading {
             Reading::Scan(end) if way == 1 => self.may_look(end) && self.look(false),
             Reading::Scan(end) => self.scan(end),
-            Reading::PassTail { .. }
-            | Reading::PassSequence { .. }
-            | Reading::PassNext { .. }
+            Reading::PassTail(_)
+            | Reading::PassSequence(_)
+            | Reading::PassNext(_)
             | Reading::PassTopics(_)
             | Reading::PassBound { .. } => self.pass_step(),
             Reading::PositionFirst { end } => {

@@ -106,15 +106,15 @@ pub(crate) fn stores(
         }
         at = next;
     }
-    let late =
-        if has(Mistake::BoundAfterCommit) { std::mem::take(&mut bounds) } else { Vec::new() };
-    stores.extend(bounds);
+    if !has(Mistake::BoundAfterCommit) {
+        stores.append(&mut bounds);
+    }
     stores.push(Store::Next(at.position));
     stores.extend(commit);
     misplace_commit(setup, &mut stores);
     stores.push(Store::Sequence(at.sequence));
     stores.push(Store::Tail(at.position));
-    stores.extend(late);
+    stores.append(&mut bounds);
     if has(Mistake::ReservedAfterCopy) {
         let wanted = wanted(setup, from.position, bytes(messages));
         if wanted > state.ring.reserved {

@@ -26,7 +26,7 @@ struct Row {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+pub(super) enum Verdict {
     Same,
     Worse,
     Better,
@@ -117,14 +117,7 @@ impl Row {
     }
 
     fn verdict(&self) -> Verdict {
-        match self.change_percent() {
-            None => Verdict::New,
-            Some(_) if self.before.is_some_and(|before| is_worse(self.now, before)) => {
-                Verdict::Worse
-            }
-            Some(percent) if percent < -TOLERANCE_PERCENT => Verdict::Better,
-            Some(_) => Verdict::Same,
-        }
+        self.before.map_or(Verdict::New, |before| verdict(self.now, before))
     }
 
     fn change(&self) -> String {
@@ -136,9 +129,13 @@ fn percent(now: f64, before: f64) -> f64 {
     (now - before) / before * 100.0
 }
 
-/// Whether a count is worse than one of the baseline.
-pub(super) fn is_worse(now: f64, before: f64) -> bool {
-    percent(now, before) > TOLERANCE_PERCENT
+/// Compares a count with one of the baseline.
+pub(super) fn verdict(now: f64, before: f64) -> Verdict {
+    match percent(now, before) {
+        percent if percent > TOLERANCE_PERCENT => Verdict::Worse,
+        percent if percent < -TOLERANCE_PERCENT => Verdict::Better,
+        _ => Verdict::Same,
+    }
 }
 
 /// The tools that both have, in different versions.

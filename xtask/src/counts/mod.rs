@@ -2,8 +2,8 @@
 //! and compares the counts with the committed baseline.
 //!
 //! The crate `toroni-counts` has the paths (`tests/counts/src/paths.rs`). A count is the same at each run of the same
-//! program, except that the proactor looks at its clock, and on a busy machine does more often what is due after a time.
-//! So a count that is worse is made again, and the least one counts.
+//! program, except where the proactor runs. It checks its clock, and on a busy machine more of its timed work is due. So a
+//! count that is worse is made again, and the least one counts.
 
 mod baseline;
 mod callgrind;
@@ -13,7 +13,7 @@ use clap::Args;
 
 use self::baseline::Counts;
 use self::callgrind::Counter;
-use self::comparison::{Comparison, is_worse};
+use self::comparison::{Comparison, Verdict, verdict};
 use crate::command::Failure;
 
 /// How often a count is made that is worse.
@@ -50,7 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         let mut least = counter.instructions_per_message(name)?;
         for _ in 1..ATTEMPTS {
             let baseline = before.instructions_per_message.get(name);
-            if !baseline.is_some_and(|baseline| is_worse(least, *baseline)) {
+            if baseline.is_none_or(|baseline| verdict(least, *baseline) != Verdict::Worse) {
                 break;
             }
             least = least.min(counter.instructions_per_message(name)?);
