@@ -98,12 +98,13 @@ pub use bus::proactor;
 pub use bus::{
     Arrived, Borrowed, Bus, BusConfig, BusId, BusStats, Continue, Entry, Exclusive, ExclusiveTopic,
     InPlace, Inlet, InletTopic, Interrupter, Limit, LockOwner, Message, Publisher, PublisherStats,
-    Reopened, Router, Start, Subscriber, SubscriberBuilder, SubscriberSlotStats, SubscriberStats,
-    TopicStats, WaitStrategy, admin,
+    Reopened, RetainedMessage, Router, Start, Subscriber, SubscriberBuilder, SubscriberSlotStats,
+    SubscriberStats, TopicStats, WaitStrategy, admin,
 };
 pub use error::{
     BurstError, Corrupt, DirectoryError, ExclusiveError, FileError, Forked, HoldError, InvalidName,
-    OpenError, PublishError, PublisherError, ReceiveError, SubscriberError, UntrustedDirectory,
+    OpenError, PublishError, PublisherError, ReceiveError, RetainError, RetainedError,
+    SubscriberError, UntrustedDirectory,
 };
 pub use ring::arrivals::StreamKey;
 pub use ring::racy::{RacyBytes, RacyBytesMut};

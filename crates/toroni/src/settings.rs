@@ -1,5 +1,6 @@
 //! The settings that a bus is created with and that its header records: pure values, checked once.
 
+use crate::ring::layout::TRACKED_TOPICS;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -126,6 +127,9 @@ pub(crate) struct Settings {
     pub(crate) max_subscribers: u32,
     /// Streams from elsewhere whose arrival the bus keeps track of.
     pub(crate) max_arrivals: u32,
+    /// Topics whose newest message the bus keeps, and the bytes for that.
+    pub(crate) retained_topics: u32,
+    pub(crate) retained_bytes: u64,
     pub(crate) policy: Policy,
     pub(crate) lock: LockKind,
     pub(crate) notify: NotifyKind,
@@ -139,6 +143,8 @@ pub(crate) const DEFAULT_CAPACITY: u64 = 4 << 20;
 pub(crate) const DEFAULT_TOPIC_TABLE_BYTES: u64 = 1 << 20;
 pub(crate) const DEFAULT_PARTICIPANTS: u32 = 128;
 pub(crate) const DEFAULT_ARRIVALS: u32 = 256;
+pub(crate) const DEFAULT_RETAINED_TOPICS: u32 = 512;
+pub(crate) const DEFAULT_RETAINED_BYTES: u64 = 448 << 10;
 /// The paper's stress test runs in 64 KiB; below, a block is smaller than a page's worth of records.
 pub(crate) const SMALLEST_CAPACITY: u64 = 64 << 10;
 pub(crate) const LARGEST_CAPACITY: u64 = 1 << 40;
@@ -148,6 +154,10 @@ pub(crate) const LARGEST_TOPIC_TABLE_BYTES: u64 = 1 << 32;
 pub(crate) const MOST_PARTICIPANTS: u32 = 1024;
 /// The table of arrivals then has 4 MiB.
 pub(crate) const MOST_ARRIVALS: u32 = 1 << 16;
+/// Only topics with a row can be retained.
+pub(crate) const MOST_RETAINED_TOPICS: u32 = TRACKED_TOPICS;
+pub(crate) const SMALLEST_RETAINED_BYTES: u64 = 4 << 10;
+pub(crate) const LARGEST_RETAINED_BYTES: u64 = 1 << 32;
 
 impl Default for Settings {
     fn default() -> Self {
@@ -157,6 +167,8 @@ impl Default for Settings {
             max_publishers: DEFAULT_PARTICIPANTS,
             max_subscribers: DEFAULT_PARTICIPANTS,
             max_arrivals: DEFAULT_ARRIVALS,
+            retained_topics: DEFAULT_RETAINED_TOPICS,
+            retained_bytes: DEFAULT_RETAINED_BYTES,
             policy: Policy::default(),
             lock: LockKind::default(),
             notify: NotifyKind::default(),
@@ -221,6 +233,25 @@ impl Settings {
         if self.max_arrivals > MOST_ARRIVALS {
             let rule = format!("at most {MOST_ARRIVALS}");
             return invalid("max_arrivals", self.max_arrivals.to_string(), rule);
+        }
+        if self.retained_topics > MOST_RETAINED_TOPICS {
+            let rule = format!("at most {MOST_RETAINED_TOPICS} topics, or 0");
+            return invalid("retained", format!("{} topics", self.retained_topics), rule);
+        }
+        if self.retained_topics > 0
+            && (!self.retained_bytes.is_multiple_of(SMALLEST_RETAINED_BYTES)
+                || !(SMALLEST_RETAINED_BYTES..=LARGEST_RETAINED_BYTES)
+                    .contains(&self.retained_bytes))
+        {
+            return invalid(
+                "retained",
+                format!("{} bytes", self.retained_bytes),
+                format!(
+                    "a multiple of {} KiB, at most {} GiB",
+                    SMALLEST_RETAINED_BYTES >> 10,
+                    LARGEST_RETAINED_BYTES >> 30
+                ),
+            );
         }
         if let Policy::Bounded { budget, per } = self.policy
             && (per.is_zero() || budget > per || per > LONGEST_DURATION)

@@ -36,6 +36,6 @@ pub use inspect::{BusStats, LockOwner, PublisherStats, SubscriberSlotStats, Topi
 pub use open::{BusConfig, Reopened};
 pub use publish::{Arrived, Entry, Exclusive, ExclusiveTopic, Inlet, InletTopic, Limit, Publisher};
 pub use subscribe::{
-    Borrowed, Continue, InPlace, Interrupter, Message, Router, Start, Subscriber,
+    Borrowed, Continue, InPlace, Interrupter, Message, RetainedMessage, Router, Start, Subscriber,
     SubscriberBuilder, SubscriberStats, WaitStrategy,
 };

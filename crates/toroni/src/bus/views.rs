@@ -13,7 +13,7 @@ use crate::topic::table::TableMemory;
 /// Returns the ring, for its writers and readers.
 #[inline]
 pub(super) fn ring_of(segment: &RingSegment) -> Ring<'_> {
-    Ring::mapped_twice(segment.control(), segment.words(), segment.shape())
+    Ring::mapped_twice(segment.control(), segment.words(), segment.shape(), segment)
 }
 
 /// Returns the topic table.

@@ -13,8 +13,8 @@ mod receive;
 pub use directory::{DirectoryError, InvalidName, UntrustedDirectory};
 pub use file::FileError;
 pub use open::OpenError;
-pub use publish::{BurstError, ExclusiveError, PublishError, PublisherError};
-pub use receive::{HoldError, ReceiveError, SubscriberError};
+pub use publish::{BurstError, ExclusiveError, PublishError, PublisherError, RetainError};
+pub use receive::{HoldError, ReceiveError, RetainedError, SubscriberError};
 
 /// A handle was used in the child of a `fork`. The handle belongs to the parent; the child has to open the
 /// bus again.

@@ -116,6 +116,28 @@ pub enum PublishError {
         /// The number of patterns.
         patterns: usize,
     },
+    /// The message is longer than a value may be. Only a publisher that has declared its topic retained
+    /// ([`Publisher::retained`](crate::Publisher::retained)) returns this and the next two.
+    #[error(
+        "a record of {length} bytes is too long for a value, which may have {limit}: make it shorter, or create the bus with more bytes for retained topics"
+    )]
+    ValueTooLong {
+        /// Bytes of the record: the message, and 8 to 40 more.
+        length: u64,
+        /// A quarter of the bytes for values.
+        limit: u64,
+    },
+    /// The message finds no room among the values.
+    #[error(
+        "all {limit} bytes for values are in use: create the bus with more bytes for retained topics"
+    )]
+    RetainedFull {
+        /// Bytes for values.
+        limit: u64,
+    },
+    /// The handle has not declared its topic retained, so there is no value that it could clear.
+    #[error("this handle has not declared its topic retained: call `retained` first")]
+    NotRetained,
     /// The time is over. Only calls with a time limit return this
     /// ([`Limit::Within`](crate::Limit::Within)).
     #[error(
@@ -158,6 +180,37 @@ pub enum PublishError {
     },
 }
 
+/// Why a topic was not retained.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RetainError {
+    /// The bus was created without values.
+    #[error("the bus keeps no values: create it with `retained` topics")]
+    NoValues,
+    /// The table of topics is full, so that the topic has no number.
+    #[error(
+        "the table of topics is full: create the bus with a larger topic_table_bytes, or declare topics before the table fills"
+    )]
+    TopicTableFull,
+    /// The topic is none of the first ones of the bus.
+    #[error(
+        "only the first {limit} topics of a bus can be retained: declare topics before there are so many"
+    )]
+    TooManyTopics {
+        /// How many topics can be retained as to their number.
+        limit: u32,
+    },
+    /// As many topics are retained as the bus has room for.
+    #[error("{limit} topics are retained: create the bus with more `retained` topics")]
+    TooManyRetained {
+        /// Topics that the bus has room for.
+        limit: u32,
+    },
+    /// The topic cannot be declared now, for example because another publisher is exclusive.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+}
+
 /// What an error says something about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Concern {
@@ -194,8 +247,11 @@ impl PublishError {
             | Self::TooManyArrivals { .. }
             | Self::OriginNumber { .. }
             | Self::LostNumbers { .. }
-            | Self::LostScope { .. } => Concern::Message,
+            | Self::LostScope { .. }
+            | Self::ValueTooLong { .. }
+            | Self::RetainedFull { .. } => Concern::Message,
             Self::ForeignTopic
+            | Self::NotRetained
             | Self::Reentrant
             | Self::Unlinked
             | Self::LeaseLost

@@ -1,7 +1,7 @@
 //! Errors of subscribers.
 
 use super::{Corrupt, FileError, Forked};
-use crate::topic::{Lost, PatternError};
+use crate::topic::{Lost, PatternError, TopicError};
 use std::io;
 
 /// Why a subscriber could not be made, or a pattern could not be added to one.
@@ -19,6 +19,9 @@ pub enum SubscriberError {
         /// Slots of the bus.
         limit: u32,
     },
+    /// Values were asked for, and the bus was created without.
+    #[error("the bus keeps no values: create it with `retained` topics")]
+    NoValues,
     /// A start position that no record starts at.
     #[error(
         "no message starts at position {position}: take positions only from messages of this bus"
@@ -102,6 +105,45 @@ pub enum HoldError {
     Corrupt(#[from] Corrupt),
 }
 
+/// Why the value of a topic was not read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RetainedError {
+    /// The topic is malformed.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
+    /// The pattern is malformed.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// The bus was created without values.
+    #[error("the bus keeps no values: create it with `retained` topics")]
+    NoValues,
+    /// There is a value, which the bus had no room for.
+    #[error(
+        "the value of {topic} has {length} bytes, for which the bus had no room: create it with more bytes for retained topics"
+    )]
+    Missing {
+        /// The topic.
+        topic: String,
+        /// The sequence of its newest message.
+        sequence: u64,
+        /// Bytes of that message, and of what it carries besides.
+        length: u64,
+    },
+    /// The value changed at each of many attempts to read it.
+    #[error("the value of {topic} changes faster than it can be read: subscribe to it")]
+    Unstable {
+        /// The topic.
+        topic: String,
+    },
+    /// The files of the bus cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Shared memory holds something that no correct process writes.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+}
+
 /// Why no message was received.
 ///
 /// [`Self::Lapped`] and [`Self::Lost`] report messages that this subscriber will not receive. Each is returned once, at
@@ -125,6 +167,19 @@ pub enum ReceiveError {
     /// matched some of them. Only buses to which messages are brought from elsewhere have such losses.
     #[error("{0}")]
     Lost(Box<Lost>),
+    /// The topic has a value, which the bus had no room for. Only subscribers that asked for values return this. The next call
+    /// continues with the next value.
+    #[error(
+        "the value of {topic} has {length} bytes, for which the bus had no room: create it with more bytes for retained topics"
+    )]
+    ValueMissing {
+        /// The topic.
+        topic: String,
+        /// The sequence of its newest message.
+        sequence: u64,
+        /// Bytes of that message, and of what it carries besides.
+        length: u64,
+    },
     /// An [`Interrupter`](crate::Interrupter) has ended the wait. No message is lost.
     #[error("the wait for a message was interrupted: stop, or call again to continue waiting")]
     Interrupted,
@@ -148,8 +203,8 @@ pub enum ReceiveError {
 }
 
 impl ReceiveError {
-    /// Returns whether it is [`Self::Lapped`] or [`Self::Lost`]: messages are missing here, and the next call continues
-    /// after them.
+    /// Returns whether it is [`Self::Lapped`], [`Self::Lost`] or [`Self::ValueMissing`]: messages are missing here, and the next
+    /// call continues after them.
     ///
     /// ```
     /// # use toroni::{ReceiveError, Subscriber};
@@ -165,6 +220,6 @@ impl ReceiveError {
     /// ```
     #[must_use]
     pub fn is_loss(&self) -> bool {
-        matches!(self, Self::Lapped { .. } | Self::Lost(_))
+        matches!(self, Self::Lapped { .. } | Self::Lost(_) | Self::ValueMissing { .. })
     }
 }

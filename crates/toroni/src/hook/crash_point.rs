@@ -29,6 +29,11 @@ crash_points! {
     BeforeCommit = "before-commit", "`next` is raised; the record is not committed.";
     AfterCommit = "after-commit", "The record is visible; sequence and tail are not yet updated.";
     BetweenSequenceAndTail = "between-sequence-and-tail", "The sequence is raised, the tail is not.";
+    MidDeclaration = "mid-declaration", "A topic that is to be retained has its entry, which is not in use yet.";
+    MidGrow = "mid-grow", "A longer place for a value is taken; its entry does not have it.";
+    AfterAnnounce = "after-announce", "The record that will be a value is announced; it is not committed.";
+    MidRetain = "mid-retain", "Half of a value is copied.";
+    AfterRetain = "after-retain", "The value is the new record; sequence and tail are not yet updated.";
     BeforeUnlock = "before-unlock", "All is written; the lock is still held.";
     BeforeWake = "before-wake", "The lock is free; sleepers have not been woken.";
     TopicAppend = "topic-append", "A topic's name is written, but not counted.";

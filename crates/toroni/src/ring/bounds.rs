@@ -17,17 +17,29 @@ use super::reader::Cursor;
 use crate::hook::{mutant, weakened};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Sets the bound of the topic of a record with this tag, which ends at `end`. Only the owner of the writer lock may call
-/// this, before the commit. It may lower what an owner has left that died before its commit, but never below the end of a
-/// committed record.
+/// The bit of a bound that says: one of its topics is retained (`values.rs`). Positions are multiples of 8.
+const RETAINED: u64 = 1;
+
+/// Sets the bound of the topic of a record with this tag, which ends at `end`. Returns whether the topic may be retained. Only
+/// the owner of the writer lock may call this, before the commit. It may lower what an owner has left that died before its
+/// commit, but never below the end of a committed record.
 #[inline(always)]
-pub(super) fn set(control: &Control, tag: u32, end: u64) {
-    word_of(control, topic_of(tag)).store(end, Ordering::Relaxed);
+pub(super) fn set(control: &Control, tag: u32, end: u64) -> bool {
+    let word = word_of(control, topic_of(tag));
+    let retained = word.load(Ordering::Relaxed) & RETAINED;
+    word.store(end | retained, Ordering::Relaxed);
+    retained != 0
+}
+
+/// Says that a topic is retained. Only the owner of the writer lock may call this.
+pub(crate) fn set_retained(control: &Control, topic: u32) {
+    let word = word_of(control, topic);
+    word.store(word.load(Ordering::Relaxed) | RETAINED, Ordering::Relaxed);
 }
 
 /// Returns the bound of the topic with this number.
 pub(crate) fn bound(control: &Control, topic: u32) -> u64 {
-    word_of(control, topic).load(Ordering::Relaxed)
+    word_of(control, topic).load(Ordering::Relaxed) & !RETAINED
 }
 
 #[inline(always)]

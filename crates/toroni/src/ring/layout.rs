@@ -17,6 +17,10 @@
 //!  | ArrivalEntry 1 …        |                                 | ReaderPatterns 1 …        |
 //!  +-------------------------+                                 +---------------------------+
 //!  | futex words of readers  |
+//!  +-------------------------+
+//!  | entry of topic 0, 1 …   |
+//!  | ValueEntry 0, 1 …       |
+//!  | area for values         |
 //!  +-------------------------+ data_offset
 //!  | the stream: capacity    |
 //!  +-------------------------+   mapped twice in a row, so that no record wraps
@@ -44,6 +48,9 @@
 //! | SLEEP | reader: membarrier after `asymmetric` | writer: light fence after COMMIT | that a reader must be woken |
 //! | WANT | reader: `sleeps`, after its bits in the rows and its [`Arming`] | writer: `sleeps`, or a count that one of its threads has noted | what the reader wants, and that it armed |
 //! | PASSED | writer: COMMIT and `tail`, after the bound of the topic | reader: `tail` | where the newest record before `tail` of each topic ends |
+//! | ANNOUNCE | writer: COMMIT, after the announcement of a value | whoever has received the record | that the entry of the topic may be outdated |
+//! | RETAIN | writer: `version` of a value | reader: the same word | the valid buffer |
+//! | REUSE | writer: fence before it writes a buffer | reader: fence before it reads `version` again | that the buffer is being reused |
 //! | END | writer: `sequence`, after `next` | reader: `sequence`, before it loads `next` | that a commit has begun |
 //! | ROUND | thread of a writer: what it notes of sleepers | other thread of that writer: the same | who sleeps, and that a futex word was raised |
 //! | SPACE | publisher: fence after `waits` | reader: fence after its position | that a publisher waits for space |
@@ -214,7 +221,9 @@ pub(crate) struct RawRegion {
 
 /// The features of [`RawHeader::must_read`] that this release knows, and those of [`RawHeader::must_write`].
 pub(crate) const KNOWN_TO_READ: u32 = 0;
-pub(crate) const KNOWN_TO_WRITE: u32 = 0;
+pub(crate) const KNOWN_TO_WRITE: u32 = FEATURE_VALUES;
+/// Publishers keep the values of retained topics: see `values.rs`.
+pub(crate) const FEATURE_VALUES: u32 = 1;
 
 /// The boot and the namespaces that the bus belongs to. Rewritten, in one write, after a reboot.
 #[repr(C)]
@@ -391,6 +400,40 @@ pub(crate) const ARRIVAL_FREE: u32 = 0;
 pub(crate) const ARRIVAL_USED: u32 = 1;
 /// An entry that is being made, or whose maker died.
 pub(crate) const ARRIVAL_REPLACED: u32 = 2;
+
+/// The value of a retained topic; see `values.rs`. Written under the writer lock.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub(crate) struct ValueEntry {
+    /// The number of the topic plus 1, or 0 if the entry is not used.
+    pub(crate) topic: AtomicU32,
+    pub(crate) _unused: AtomicU32,
+    /// Only grows. The low bit names the valid buffer; 0 says that there is none.
+    pub(crate) version: AtomicU64,
+    /// The record that will be the value once it is committed, and where the word is that commits it. The position is
+    /// [`NO_ENTRY`] while the other two change.
+    pub(crate) announced_position: AtomicU64,
+    pub(crate) announced_sequence: AtomicU64,
+    pub(crate) announced_commit: AtomicU64,
+    pub(crate) buffers: [ValueBuffer; 2],
+    /// A place for the buffer that is the shorter one, as in [`ValueBuffer::place`].
+    pub(crate) spare: AtomicU64,
+}
+
+/// A copy of a record. It is missing if its place is too short.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct ValueBuffer {
+    /// Where in the area it is, and how long: units of [`VALUE_UNIT`] bytes, in the high and in the low half.
+    pub(crate) place: AtomicU64,
+    pub(crate) sequence: AtomicU64,
+    pub(crate) position: AtomicU64,
+    /// The header word of the record, which the copy begins with, too.
+    pub(crate) header: AtomicU64,
+}
+
+/// The area for values is divided in units of that many bytes.
+pub(crate) const VALUE_UNIT: u64 = 64;
 
 /// The position of an index entry that is being changed or was never set.
 pub(crate) const NO_ENTRY: u64 = u64::MAX;

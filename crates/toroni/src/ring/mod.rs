@@ -19,6 +19,7 @@ pub(crate) mod read_ahead;
 pub(crate) mod reader;
 pub(crate) mod run;
 pub(crate) mod slots;
+pub(crate) mod values;
 pub(crate) mod wait_budget;
 pub(crate) mod waits;
 pub(crate) mod writer;

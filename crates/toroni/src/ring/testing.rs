@@ -1,24 +1,43 @@
 //! Rings on plain memory, for tests and loom models, and messages whose bytes identify them.
 
-use super::layout::{ALIGNMENT, BLOCKS, BlockEntry, Control, Line, NO_ENTRY};
+use super::layout::{ALIGNMENT, BLOCKS, BlockEntry, Control, Line, NO_ENTRY, ValueEntry};
 use super::memory::Ring;
 use super::position::{Shape, record_bytes, to_index};
+use super::values::{UNIT_WORDS, ValueSource, Values};
 use super::writer::header;
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU32, AtomicU64};
 
 /// The memory that a bus maps: the control words, and the stream's words once.
 pub(super) struct Memory {
     pub(super) control: Control,
     pub(super) words: Vec<AtomicU64>,
     shape: Shape,
+    index: Vec<AtomicU32>,
+    entries: Vec<ValueEntry>,
+    area: Vec<AtomicU64>,
+}
+
+impl ValueSource for Memory {
+    fn values(&self) -> Option<Values<'_>> {
+        let Self { index, entries, area, .. } = self;
+        (!entries.is_empty()).then_some(Values { index, entries, area })
+    }
 }
 
 impl Memory {
+    /// Adds values: of as many topics, in as many units.
+    pub(super) fn with_values(mut self, topics: usize, units: usize) -> Self {
+        self.index = (0..topics).map(|_| AtomicU32::new(0)).collect();
+        self.entries = (0..topics).map(|_| ValueEntry::default()).collect();
+        self.area = (0..units * UNIT_WORDS).map(|_| AtomicU64::new(0)).collect();
+        self
+    }
+
     /// Returns the memory of a new bus. `capacity` is in bytes.
     pub(super) fn new(capacity: u64) -> Self {
         let shape = Shape::new(capacity).unwrap();
         let words = (0..capacity / 8).map(|_| AtomicU64::new(0)).collect();
-        Self { control: Control::default(), words, shape }
+        Self::of(Control::default(), words, shape)
     }
 
     /// Returns a stream that begins at `start` and holds one message for each length, with the
@@ -53,11 +72,16 @@ impl Memory {
             let first = first.unwrap();
             control.index[to_index(block % BLOCKS)] = entry(starts[first], first as u64);
         }
-        Self { control, words: words.into_iter().map(AtomicU64::new).collect(), shape }
+        Self::of(control, words.into_iter().map(AtomicU64::new).collect(), shape)
+    }
+
+    fn of(control: Control, words: Vec<AtomicU64>, shape: Shape) -> Self {
+        let (index, entries, area) = (Vec::new(), Vec::new(), Vec::new());
+        Self { control, words, shape, index, entries, area }
     }
 
     pub(super) fn ring(&self) -> Ring<'_> {
-        Ring::new(&self.control, &self.words, self.shape).unwrap()
+        Ring::new(&self.control, &self.words, self.shape, self).unwrap()
     }
 
     pub(super) fn shape(&self) -> Shape {

@@ -9,7 +9,8 @@
 //! 3. **Commit.** The writer stores the end of the record in the bound of its topic (`bounds.rs`) and
 //!    in `next`. Then it stores the header word
 //!    with release (COMMIT). This one store makes the record visible, together with the 0 after it.
-//! 4. **Bookkeeping.** The writer stores `sequence`, then `tail` with release (TAIL).
+//! 4. **Bookkeeping.** If the topic is retained, the writer copies the record (`values.rs`), which it has announced before the
+//!    commit. Then it stores `sequence`, and `tail` with release (TAIL).
 //!
 //! If the owner dies before its commit, nothing has changed for readers, and the next record
 //! overwrites its bytes. If it dies after its commit, `sequence` and `tail` are outdated. The next
@@ -183,8 +184,8 @@ impl<'a> Appender<'a> {
             }
         }
         self.index_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
-        self.set_bound(record.tag, self.tail + bytes);
-        self.commit(header(record.length(), record.tag), bytes, 1);
+        let is_retained = self.note(record.tag, bytes);
+        self.commit(header(record.length(), record.tag), bytes, 1, is_retained);
     }
 
     /// Writes and commits records without extensions, as long as they end below `reserved` and
@@ -217,8 +218,9 @@ impl<'a> Appender<'a> {
             hook::point(CrashPoint::AfterEndWord);
             #[expect(clippy::cast_possible_truncation, reason = "shorter than a block")]
             let length = payload.len() as u32;
-            tail += words as u64 * ALIGNMENT;
-            self.set_bound(tag, tail);
+            let bytes = words as u64 * ALIGNMENT;
+            let is_retained = self.note(tag, bytes);
+            tail += bytes;
             self.store_next(tail);
             // COMMIT
             record[0]
@@ -227,6 +229,9 @@ impl<'a> Appender<'a> {
                 record[words].store(0, Ordering::Relaxed);
             }
             hook::point(CrashPoint::AfterCommit);
+            if is_retained {
+                self.retain(bytes);
+            }
             at += words;
             sequence = sequence.wrapping_add(1);
             // END
@@ -271,8 +276,8 @@ impl<'a> Appender<'a> {
             _ => self.write_extended_with(extensions, length, bytes, fill)?,
         };
         self.index_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
-        self.set_bound(tag, self.tail + bytes);
-        self.commit(header(whole, tag), bytes, 1);
+        let is_retained = self.note(tag, bytes);
+        self.commit(header(whole, tag), bytes, 1, is_retained);
         Ok(result)
     }
 
@@ -307,13 +312,15 @@ impl<'a> Appender<'a> {
         let mut first = 0;
         let mut position = self.tail;
         let mut count = 0;
-        let mut bounded = 0;
+        let (mut bounded, mut may_be_retained, mut is_retained) = (0, false, false);
+        let end = self.tail + bytes;
         let mut rest = self.ring.contiguous_words(self.tail, to_index(bytes / ALIGNMENT));
         for record in records {
             let word = header(record.length(), record.tag);
             if record.tag != bounded {
                 bounded = record.tag;
-                self.set_bound(bounded, self.tail + bytes);
+                may_be_retained = self.set_bound(bounded, end);
+                is_retained |= may_be_retained;
             }
             let bytes = record.bytes();
             let split = rest.and_then(|rest| rest.split_at_checked(to_index(bytes / ALIGNMENT)));
@@ -335,6 +342,10 @@ impl<'a> Appender<'a> {
             } else {
                 header_word.store(word, Ordering::Relaxed);
             }
+            if may_be_retained {
+                let sequence = self.sequence.wrapping_add(count);
+                self.announce(bounded, RecordStart { position, sequence }, bytes);
+            }
             count += 1;
             self.index_blocks(position, bytes, self.sequence.wrapping_add(count));
             position += bytes;
@@ -342,7 +353,7 @@ impl<'a> Appender<'a> {
         assert_eq!(position, self.tail + bytes, "the batch is as long as stated");
         if count > 0 {
             self.end_stream_at(position);
-            self.commit(first, bytes, count);
+            self.commit(first, bytes, count, is_retained);
         }
     }
 
@@ -411,16 +422,49 @@ impl<'a> Appender<'a> {
         hook::point(CrashPoint::BeforeCommit);
     }
 
-    /// PASSED: readers that see the commit which follows also see that the topic has a record that ends at `end`.
+    /// PASSED: readers that see the commit which follows also see that the topic has a record that ends at `end`. Returns whether
+    /// the topic may be retained.
     #[inline(always)]
-    fn set_bound(&self, tag: u32, end: u64) {
-        if !mutant("bound_after_commit") {
-            bounds::set(self.ring.control, tag, end);
+    fn set_bound(&self, tag: u32, end: u64) -> bool {
+        !mutant("bound_after_commit") && bounds::set(self.ring.control, tag, end)
+    }
+
+    /// Notes what follows from the record at the end of the stream, before it is committed. Returns whether its topic may be
+    /// retained.
+    #[inline(always)]
+    fn note(&self, tag: u32, bytes: u64) -> bool {
+        let is_retained = self.set_bound(tag, self.tail + bytes);
+        if is_retained {
+            let record = RecordStart { position: self.tail, sequence: self.sequence };
+            self.announce(tag, record, bytes);
+        }
+        is_retained
+    }
+
+    #[cold]
+    fn announce(&self, tag: u32, record: RecordStart, bytes: u64) {
+        if let Some(values) = self.ring.values() {
+            values.announce(bounds::topic_of(tag), record, self.tail, bytes);
+        }
+    }
+
+    /// Copies the records that are values, of those that were committed after `tail`.
+    #[cold]
+    fn retain(&self, bytes: u64) {
+        let Some(values) = self.ring.values() else { return };
+        let mut at = RecordStart { position: self.tail, sequence: self.sequence };
+        while at.position < self.tail + bytes {
+            let word = self.ring.word(at.position).load(Ordering::Relaxed);
+            values.retain(self.ring, at, word);
+            at = RecordStart {
+                position: at.position + record_bytes(length_of(word)),
+                sequence: at.sequence.wrapping_add(1),
+            };
         }
     }
 
     #[inline]
-    fn commit(&mut self, header: u64, bytes: u64, count: u64) {
+    fn commit(&mut self, header: u64, bytes: u64, count: u64, is_retained: bool) {
         if !mutant("next_after_commit") {
             self.store_next(self.tail + bytes);
         }
@@ -430,9 +474,16 @@ impl<'a> Appender<'a> {
         if mutant("next_after_commit") {
             self.store_next(self.tail + bytes);
         }
+        if is_retained && !mutant("copy_after_tail") {
+            self.retain(bytes);
+        }
+        let before = (self.tail, self.sequence);
         self.tail += bytes;
         self.sequence = self.sequence.wrapping_add(count);
         self.store_end();
+        if is_retained && mutant("copy_after_tail") {
+            Self { ring: self.ring, tail: before.0, sequence: before.1 }.retain(bytes);
+        }
         if mutant("bound_after_commit") {
             bounds::set(self.ring.control, tag_of(header), self.tail);
         }
@@ -467,13 +518,22 @@ impl<'a> Appender<'a> {
     ///   The next record overwrites everything that the owner wrote, including index entries that
     ///   point beyond the tail.
     /// - `reserved` stays as it is, because readers may have seen it.
+    /// - What the owner committed, and had no time to retain, is retained before `tail` is stored (R1).
     #[cold]
     fn recover(&mut self) -> Result<(), Corrupt> {
         if mutant("recovery_lowers_reserved") {
             let lowered = self.ring.shape().round_up_to_block(self.tail + ALIGNMENT);
             self.ring.control.reserved.0.store(lowered, Ordering::Relaxed);
         }
-        let end = self.find_end()?;
+        let tail = self.tail;
+        let values = self.ring.values().filter(|_| !mutant("no_redo"));
+        let end = self.find_end(|record, word| {
+            if record.position >= tail
+                && let Some(values) = values
+            {
+                values.retain(self.ring, record, word);
+            }
+        })?;
         // The mutant continues at the stored tail, as if the stream ended there.
         self.tail = if mutant("no_roll_forward") { self.tail } else { end.position };
         self.sequence = end.sequence;
@@ -492,8 +552,9 @@ impl<'a> Appender<'a> {
         Ok(())
     }
 
-    /// Finds the end of the stream: counts records from the newest index entry to the first 0.
-    fn find_end(&self) -> Result<RecordStart, Corrupt> {
+    /// Finds the end of the stream: counts records from the newest index entry to the first 0. Calls `found` with each, and its
+    /// header word.
+    fn find_end(&self, mut found: impl FnMut(RecordStart, u64)) -> Result<RecordStart, Corrupt> {
         let shape = self.ring.shape();
         let reserved = self.ring.control.reserved.0.load(Ordering::Relaxed);
         let corrupt = |what, value, position| Err(Corrupt { what, value, position });
@@ -517,6 +578,7 @@ impl<'a> Appender<'a> {
             {
                 return corrupt("record header", word, at.position);
             }
+            found(at, word);
             at = RecordStart {
                 position: at.position + bytes,
                 sequence: at.sequence.wrapping_add(1),

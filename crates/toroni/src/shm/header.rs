@@ -14,8 +14,8 @@ use super::platform::{self, KernelContext};
 use super::regions::{Part, Regions};
 use crate::error::FileError;
 use crate::ring::layout::{
-    ENDIANNESS, FLAG_HUGE_PAGES, FLAG_PERSISTENT, KIND_PUBLISHERS, KIND_READERS, KIND_RING,
-    KNOWN_TO_READ, KNOWN_TO_WRITE, LAYOUT_VERSION, MAGIC, RawFileHeader, RawHeader,
+    ENDIANNESS, FEATURE_VALUES, FLAG_HUGE_PAGES, FLAG_PERSISTENT, KIND_PUBLISHERS, KIND_READERS,
+    KIND_RING, KNOWN_TO_READ, KNOWN_TO_WRITE, LAYOUT_VERSION, MAGIC, RawFileHeader, RawHeader,
     RawKernelContext, TRACKED_TOPICS, UNSET,
 };
 use crate::settings::{LockKind, NotifyKind, Settings};
@@ -60,7 +60,7 @@ impl Header {
             settings: *settings,
             data_offset: data_offset(settings, &regions),
             regions,
-            must_write: 0,
+            must_write: if settings.retained_topics > 0 { FEATURE_VALUES } else { 0 },
             permissions: *permissions,
             bus_id,
             created_ns: platform::realtime_ns(),
@@ -204,12 +204,14 @@ impl Header {
         let unless_unset = |offset| Some(word(offset)).filter(|value| *value != UNSET);
         check_features(word(offset_of!(RawHeader, must_read)) & !KNOWN_TO_READ, "open it", path)?;
         let flags = word(offset_of!(RawHeader, flags));
-        let settings = Settings {
+        let mut settings = Settings {
             capacity: get_u64(bytes, offset_of!(RawHeader, capacity)),
             topic_table_bytes: get_u64(bytes, offset_of!(RawHeader, topic_table_bytes)),
             max_publishers: word(offset_of!(RawHeader, max_publishers)),
             max_subscribers: word(offset_of!(RawHeader, max_subscribers)),
             max_arrivals: word(offset_of!(RawHeader, max_arrivals)),
+            retained_topics: 0,
+            retained_bytes: 0,
             policy: policy_from_words(bytes).ok_or_else(|| damaged("unknown policy".to_owned()))?,
             lock: lock_from_word(word(offset_of!(RawHeader, lock)))
                 .ok_or_else(|| damaged("unknown lock kind".to_owned()))?,
@@ -218,9 +220,14 @@ impl Header {
             persistent: flags & FLAG_PERSISTENT != 0,
             huge_pages: flags & FLAG_HUGE_PAGES != 0,
         };
-        settings.validate().map_err(|invalid| damaged(invalid.to_string()))?;
+        let check = |settings: &Settings| {
+            settings.validate().map_err(|invalid| damaged(invalid.to_string()))
+        };
+        check(&settings)?;
         let regions = &bytes[REGIONS_OFFSET..KERNEL_CONTEXT_OFFSET];
         let regions = Regions::decode(regions, &settings).map_err(damaged)?;
+        (settings.retained_topics, settings.retained_bytes) = regions.retained();
+        check(&settings)?;
         let libc = &bytes[offset_of!(RawHeader, libc)..][..LIBC_BYTES];
         let header = Self {
             settings,

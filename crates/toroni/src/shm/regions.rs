@@ -10,8 +10,9 @@ use super::encoding::{get_u32, get_u64, put_u32, put_u64};
 use super::header::kind as kind_of;
 use crate::ring::layout::{
     Arming, MOST_TRACKED_TOPICS, PAGE, PATTERNS_BYTES, REGION_ALIGNMENT, REGIONS, RawRegion,
-    SLOT_BYTES, SLOTS_OFFSET, TABLE_OFFSET, arrivals_bytes, row_words,
+    SLOT_BYTES, SLOTS_OFFSET, TABLE_OFFSET, VALUE_UNIT, ValueEntry, arrivals_bytes, row_words,
 };
+use crate::ring::position::to_index;
 use crate::settings::Settings;
 use crate::sync::{AtomicU32, AtomicU64};
 use std::mem::{offset_of, size_of};
@@ -35,9 +36,15 @@ pub(crate) enum Part {
     ReaderSlots,
     /// The patterns of the subscribers.
     Patterns,
+    /// Which entry has the value of a topic. This part and the next two are there on buses with values only.
+    ValueIndex,
+    /// The values of retained topics: entries.
+    Values,
+    /// Where the values are: units.
+    ValueArea,
 }
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 11] = [
     Part::TopicTable,
     Part::Arrivals,
     Part::WakeWords,
@@ -46,7 +53,13 @@ const PARTS: [Part; 8] = [
     Part::Rows,
     Part::ReaderSlots,
     Part::Patterns,
+    Part::ValueIndex,
+    Part::Values,
+    Part::ValueArea,
 ];
+
+/// The parts that a bus has if it has values.
+const OF_VALUES: [Part; 3] = [Part::ValueIndex, Part::Values, Part::ValueArea];
 
 impl Part {
     fn of_kind(kind: u32) -> Option<Self> {
@@ -55,7 +68,12 @@ impl Part {
 
     fn file(self) -> BusFile {
         match self {
-            Self::TopicTable | Self::Arrivals | Self::WakeWords => BusFile::Ring,
+            Self::TopicTable
+            | Self::Arrivals
+            | Self::WakeWords
+            | Self::ValueIndex
+            | Self::Values
+            | Self::ValueArea => BusFile::Ring,
             Self::PublisherSlots => BusFile::Publishers,
             Self::Arming | Self::Rows | Self::ReaderSlots | Self::Patterns => BusFile::Readers,
         }
@@ -69,6 +87,13 @@ impl Part {
             }
             Self::Arrivals => settings.max_arrivals,
             Self::Rows => tracked_topics,
+            Self::ValueIndex if settings.retained_topics == 0 => 0,
+            Self::ValueIndex => tracked_topics,
+            Self::Values => settings.retained_topics,
+            Self::ValueArea if settings.retained_topics == 0 => 0,
+            Self::ValueArea => {
+                u32::try_from(settings.retained_bytes / VALUE_UNIT).unwrap_or(u32::MAX)
+            }
             Self::PublisherSlots => settings.max_publishers,
             Self::WakeWords | Self::Arming | Self::ReaderSlots | Self::Patterns => {
                 settings.max_subscribers
@@ -81,7 +106,9 @@ impl Part {
         let each = match self {
             Self::Arrivals => return arrivals_bytes(entries),
             Self::TopicTable => size_of::<AtomicU64>(),
-            Self::WakeWords => size_of::<AtomicU32>(),
+            Self::WakeWords | Self::ValueIndex => size_of::<AtomicU32>(),
+            Self::Values => size_of::<ValueEntry>(),
+            Self::ValueArea => to_index(VALUE_UNIT),
             Self::Arming => size_of::<Arming>(),
             Self::Rows => {
                 size_of::<AtomicU64>().saturating_mul(row_words(settings.max_subscribers) as usize)
@@ -128,8 +155,11 @@ impl Regions {
     pub(crate) fn of_new(settings: &Settings, tracked_topics: u32) -> Self {
         let mut regions = Self { known: Default::default(), ends: BusFile::ALL.map(first_offset) };
         for (part, region) in PARTS.iter().zip(&mut regions.known) {
-            let end = &mut regions.ends[part.file() as usize];
             let entries = part.entries(settings, tracked_topics);
+            if entries == 0 && OF_VALUES.contains(part) {
+                continue;
+            }
+            let end = &mut regions.ends[part.file() as usize];
             let offset = end.checked_next_multiple_of(part.alignment()).unwrap_or(u64::MAX);
             *region = Region { entries, offset, bytes: part.bytes(settings, entries) };
             *end = region.end();
@@ -142,6 +172,9 @@ impl Regions {
         for ((part, region), bytes) in
             PARTS.iter().zip(&self.known).zip(table.chunks_exact_mut(size_of::<RawRegion>()))
         {
+            if region.offset == 0 {
+                continue;
+            }
             put_u32(bytes, offset_of!(RawRegion, kind), *part as u32);
             put_u32(bytes, offset_of!(RawRegion, file), kind_of(part.file()));
             put_u32(bytes, offset_of!(RawRegion, entries), region.entries);
@@ -150,7 +183,8 @@ impl Regions {
         }
     }
 
-    /// Reads and checks the table of regions of a bus with these settings. Otherwise says what is wrong.
+    /// Reads and checks the table of regions of a bus with these settings. Otherwise says what is wrong. Only the table says
+    /// how many values there are.
     pub(crate) fn decode(table: &[u8], settings: &Settings) -> Result<Self, String> {
         let mut found: [Option<Region>; PARTS.len()] = Default::default();
         let mut all: Vec<(BusFile, Region)> = Vec::with_capacity(REGIONS);
@@ -205,9 +239,18 @@ impl Regions {
         if !(1..=MOST_TRACKED_TOPICS).contains(&tracked) {
             return Err(format!("{tracked} rows of topics"));
         }
+        let entries_of = |part| found[index_of(part)].map_or(0, |region: Region| region.entries);
+        let settings = &Settings {
+            retained_topics: entries_of(Part::Values),
+            retained_bytes: u64::from(entries_of(Part::ValueArea)).saturating_mul(VALUE_UNIT),
+            ..*settings
+        };
         for part in PARTS {
             let kind = part as u32;
             let Some(region) = found[index_of(part)] else {
+                if settings.retained_topics == 0 && OF_VALUES.contains(&part) {
+                    continue;
+                }
                 return Err(format!("region {kind} is missing"));
             };
             let entries = part.entries(settings, tracked);
@@ -240,6 +283,12 @@ impl Regions {
     /// Returns how many entries a part has.
     pub(crate) fn entries(&self, part: Part) -> u32 {
         self.of(part).entries
+    }
+
+    /// Returns for how many topics there are values, and how many bytes they have.
+    pub(crate) fn retained(&self) -> (u32, u64) {
+        let units = self.entries(Part::ValueArea);
+        (self.entries(Part::Values), u64::from(units).saturating_mul(VALUE_UNIT))
     }
 
     /// Returns how many bytes a file has at least, without the stream.

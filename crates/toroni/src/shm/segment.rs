@@ -11,6 +11,7 @@ use crate::error::FileError;
 use crate::hook::{self, CrashPoint};
 use crate::ring::layout::{ArrivalEntry, CONTROL_OFFSET, Control, PendingArrival, RawFileHeader};
 use crate::ring::position::{Shape, to_index};
+use crate::ring::values::{UNIT_WORDS, ValueSource, Values};
 use crate::settings::LockKind;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use std::io;
@@ -167,6 +168,25 @@ impl RingSegment {
             unreachable!("as large as the header says, which was checked");
         };
         Ok(Self { mapping, control, words, wake_words, shape, file })
+    }
+}
+
+impl ValueSource for RingSegment {
+    fn values(&self) -> Option<Values<'_>> {
+        let header = self.header();
+        if header.settings.retained_topics == 0 {
+            return None;
+        }
+        let place =
+            |part| (to_index(header.offset(part)), to_index(header.regions.entries(part).into()));
+        let (index, topics) = place(Part::ValueIndex);
+        let (entries, count) = place(Part::Values);
+        let (area, units) = place(Part::ValueArea);
+        Some(Values {
+            index: self.mapping.slice(index, topics)?,
+            entries: self.mapping.slice(entries, count)?,
+            area: self.mapping.slice(area, units.saturating_mul(UNIT_WORDS))?,
+        })
     }
 }
 

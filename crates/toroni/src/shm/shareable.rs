@@ -2,7 +2,7 @@
 
 use crate::ring::layout::{
     Arming, ArrivalEntry, Control, PendingArrival, PublisherSlot, ReaderPatterns, ReaderSlot,
-    ReadersControl,
+    ReadersControl, ValueEntry,
 };
 use crate::sync::{AtomicU32, AtomicU64};
 
@@ -37,3 +37,5 @@ unsafe impl Shareable for ReaderPatterns {}
 unsafe impl Shareable for PendingArrival {}
 // SAFETY: repr(C), of nothing but atomics and padding that is never read.
 unsafe impl Shareable for ArrivalEntry {}
+// SAFETY: repr(C), of nothing but atomics and padding that is never read.
+unsafe impl Shareable for ValueEntry {}

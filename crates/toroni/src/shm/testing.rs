@@ -45,6 +45,8 @@ pub(crate) fn small() -> Settings {
         max_publishers: 4,
         max_subscribers: 4,
         max_arrivals: 4,
+        retained_topics: 4,
+        retained_bytes: 4 << 10,
         ..Settings::default()
     }
 }

@@ -23,7 +23,8 @@
 //!            +----------+----------+----------+----------+-----------+-------+
 //! ```
 //!
-//! KIND is 1 for a message, and 3 for a loss, whose layout is in `loss.rs`. It is never 0, so no header word is
+//! KIND is 1 for a message, 3 for a loss, whose layout is in `loss.rs`, and 6 for the end of the value of a topic, which has a
+//! message's layout and no payload. It is never 0, so no header word is
 //! 0. The other values are free. A subscriber passes over kinds that it does not know. A record of such a kind has the
 //! topic id of a topic in the table, or 0xFF_FFFF if it concerns all subscribers.
 //!
@@ -103,6 +104,17 @@ impl Tag {
     #[inline]
     pub(crate) const fn is_loss(self) -> bool {
         self.0 == Self::loss().0
+    }
+
+    /// Returns the tag of a record that ends the value of the topic of this one.
+    pub(crate) const fn cleared(self) -> Self {
+        Self(self.0 & !(KIND as u32 | TO_DESCENDANTS as u32) | KIND_CLEARED as u32)
+    }
+
+    /// Returns whether this ends a value.
+    #[inline]
+    pub(crate) const fn is_cleared(self) -> bool {
+        self.flags() & KIND == KIND_CLEARED && self.topic().0 != TopicId::INLINE.0
     }
 
     /// Returns whether this is a message.
@@ -327,6 +339,7 @@ impl From<FrameError> for Corrupt {
 const KIND: u8 = 0b0000_0111;
 const KIND_MESSAGE: u8 = 1;
 const KIND_LOSS: u8 = 3;
+const KIND_CLEARED: u8 = 6;
 const TO_DESCENDANTS: u8 = 1 << 3;
 const TIMESTAMP: u8 = 1 << 4;
 const ORIGIN: u8 = 1 << 5;
@@ -370,7 +383,7 @@ const _: () = {
 #[inline(never)]
 fn decode_extensions(tag: Tag, bytes: &[u8]) -> Result<(Extensions<'_>, usize), FrameError> {
     let flags = tag.flags();
-    if flags & KIND != KIND_MESSAGE {
+    if !tag.is_message() && !tag.is_cleared() {
         return Err(FrameError::UnknownKind { kind: flags & KIND });
     }
     let has_name = flags & INLINE_TOPIC != 0;
@@ -434,6 +447,7 @@ mod tests {
             inline_topic: Some("plant/boiler"),
         };
         assert_eq!(Tag::message(TopicId::INLINE, true, &all).raw(), 0xFFFF_FFF9);
+        assert_eq!(Tag::message(id(5), true, &extensions).cleared().raw(), 0x0000_0506);
         assert_eq!(Tag::loss().raw(), 0xFFFF_FF03);
         assert!(Tag::loss().is_loss() && !Tag::from_raw(3).is_loss());
         assert!(!Tag::loss().is_plain() && Tag::loss().extensions_bytes().is_none());
@@ -465,12 +479,15 @@ mod tests {
 
     #[test]
     fn refuses_unknown_kinds() {
-        for kind in [0, 2, 3, 4, 5, 6, 7] {
+        for kind in [0, 2, 3, 4, 5, 7] {
             assert_eq!(
                 decode(Tag::from_raw(u32::from(kind)), &[0; 288]),
                 Err(FrameError::UnknownKind { kind })
             );
         }
+        // No value has a topic without a number.
+        let inline = Tag::from_raw(0xFFFF_FF46);
+        assert_eq!(decode(inline, &[0; 288]), Err(FrameError::UnknownKind { kind: 6 }));
     }
 
     #[test]
@@ -578,7 +595,12 @@ mod tests {
                 prop_assert_eq!(offset, extensions.encoded_length());
                 prop_assert!(offset <= bytes.len());
                 prop_assert!(extensions.inline_topic.is_none_or(|name| Topic::new(name).is_ok()));
-                prop_assert_eq!(Tag::message(tag.topic(), tag.is_to_descendants(), &extensions), tag);
+                let message = Tag::message(tag.topic(), tag.is_to_descendants(), &extensions);
+                if tag.is_cleared() {
+                    prop_assert_eq!(message.cleared().raw(), tag.raw() & !u32::from(TO_DESCENDANTS));
+                } else {
+                    prop_assert_eq!(message, tag);
+                }
             }
         }
     }

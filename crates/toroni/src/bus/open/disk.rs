@@ -11,6 +11,7 @@ use crate::error::{Corrupt, FileError, OpenError};
 use crate::hook::{self, CrashPoint};
 use crate::ring::memory::Ring;
 use crate::ring::reader::Cursor;
+use crate::ring::values::ValueSource;
 use crate::shm::directory::BusDirectory;
 use crate::shm::mapping::{MapOptions, Protection};
 use crate::shm::platform::KernelContext;
@@ -94,6 +95,9 @@ fn try_check(directory: &BusDirectory) -> Result<Option<Option<Reopened>>, OpenE
         _ => {
             segment.control().reset();
             arrivals_of(&segment).reset();
+            if let Some(values) = segment.values() {
+                values.reset();
+            }
             ring_of(&segment).word(0).store(0, Ordering::Relaxed);
             Reopened::Emptied
         }

@@ -11,7 +11,7 @@ use super::publisher::Publisher;
 use super::publishing::Publishing;
 use super::terms::{Limit, Terms};
 use crate::bus::Bus;
-use crate::error::{BurstError, ExclusiveError, PublishError, PublisherError};
+use crate::error::{BurstError, ExclusiveError, PublishError, PublisherError, RetainError};
 use crate::ring::racy::RacyBytesMut;
 use crate::settings::{InvalidSetting, LockKind, Policy};
 use crate::shm::lock::LockAttempt;
@@ -147,6 +147,28 @@ impl Exclusive {
             self.publishing.allow_no_fence(true);
         }
         Ok(ExclusiveTopic(topic))
+    }
+
+    /// Retains a topic; see [`Publisher::retained`].
+    ///
+    /// # Errors
+    /// See [`RetainError`].
+    pub fn retained(&self, topic: ExclusiveTopic) -> Result<ExclusiveTopic, RetainError> {
+        let terms = self.terms_on(&topic, Limit::Policy)?;
+        topic.0.retained_on(&terms).map(ExclusiveTopic)
+    }
+
+    /// Ends the value of a topic; see [`Publisher::clear`].
+    ///
+    /// # Errors
+    /// See [`Publisher::clear`] and [`Self::publish`].
+    pub fn clear(
+        &self,
+        topic: &ExclusiveTopic,
+        limit: impl Into<Limit>,
+    ) -> Result<u64, PublishError> {
+        let terms = self.terms_on(topic, limit.into())?;
+        topic.0.clear_on(&terms)
     }
 
     /// Publishes one message, and returns its sequence; see [`Publisher::publish`]. It waits only for slow subscribers,

@@ -6,6 +6,7 @@
 //! publisher       the public handle: checks lengths, frames messages
 //! publishing      what a publish does, step by step
 //! backpressure    what a publisher does when the ring is full
+//! retained        topics whose newest message is kept
 //! commit          what one commit makes visible
 //! topics, wake    the ids of topics; who wakes a sleeping subscriber
 //! participant     the writer lock, a slot and its lease
@@ -22,6 +23,7 @@ mod publisher;
 mod publishing;
 mod reader_slots;
 mod reentrancy;
+mod retained;
 mod terms;
 #[cfg(test)]
 pub(super) mod testing;

@@ -1,9 +1,10 @@
 //! Publishing on a topic.
 
-use super::commit::{Batch, Filled};
+use super::commit::{Batch, Commit, Filled};
 use super::participant::of_publisher;
 use super::publishing::Publishing;
 use super::reentrancy;
+use super::retained::Declared;
 use super::terms::{Limit, Terms, at_most};
 use super::topics::TableShare;
 use crate::bus::Bus;
@@ -51,8 +52,11 @@ pub struct Publisher {
     topic: Topic,
     /// `None` where the table of topics is full: the name travels with each message.
     id: Option<TopicId>,
+    /// The same, if messages need no extensions and the topic is not declared retained.
+    plain: Option<TopicId>,
     to_descendants: bool,
     timestamps: bool,
+    is_declared: bool,
     policy: Policy,
     largest_record: u64,
 }
@@ -85,8 +89,10 @@ impl Publisher {
             publishing,
             topic,
             id,
+            plain: id.filter(|_| !timestamps),
             to_descendants: false,
             timestamps,
+            is_declared: false,
             policy,
             largest_record,
         })
@@ -278,7 +284,8 @@ impl Publisher {
         }
         let records = payloads.iter().map(|payload| Record { tag, extensions, payload });
         let count = payloads.len() as u64;
-        self.publishing.publish(Batch { records, tag, count, bytes }, terms)
+        let newest = payloads.last().map_or(0, |payload| payload.len() as u64 + overhead);
+        self.commit(Batch { records, tag, count, bytes }, newest, terms)
     }
 
     /// Publishes messages one by one; each is visible at once. The call takes the writer lock once for all
@@ -316,9 +323,22 @@ impl Publisher {
         let longest = payloads.iter().map(|payload| payload.len()).max().unwrap_or_default();
         self.check_length(extensions.len(), longest)
             .map_err(|source| BurstError { published: 0, source })?;
+        if self.is_declared {
+            return self.burst_of_values(payloads, terms);
+        }
         self.publishing
             .burst(tag, extensions, payloads, terms)
             .map_err(|(published, source)| BurstError { published, source })
+    }
+
+    /// Each message is the value for a moment, so each needs room of its own.
+    #[cold]
+    fn burst_of_values(&self, payloads: &[&[u8]], terms: &Terms) -> Result<(), BurstError> {
+        for (published, payload) in payloads.iter().enumerate() {
+            self.publish_extended(payload, terms)
+                .map_err(|source| BurstError { published, source })?;
+        }
+        Ok(())
     }
 
     /// Publishes one message of `length` bytes, which `fill` writes directly to the shared memory from
@@ -372,19 +392,17 @@ impl Publisher {
             fill(&mut view)
         };
         let filled = Filled { permit, tag, extensions, length: payload_length, bytes, fill };
-        self.publishing.publish(filled, terms)
+        self.commit(filled, bytes, terms)
     }
 
     #[inline(always)]
-    fn terms(&self, limit: Limit) -> Terms {
+    pub(super) fn terms(&self, limit: Limit) -> Terms {
         Terms::shared(self.policy, limit)
     }
 
     #[inline(always)]
     pub(super) fn publish_on(&self, payload: &[u8], terms: &Terms) -> Result<u64, PublishError> {
-        if let Some(id) = self.id
-            && !self.timestamps
-        {
+        if let Some(id) = self.plain {
             self.check_length(0, payload.len())?;
             let tag = Tag::message(id, self.to_descendants, &Extensions::default()).raw();
             return self.publishing.publish(Record { tag, extensions: &[], payload }, terms);
@@ -397,13 +415,48 @@ impl Publisher {
         let mut buffer = None;
         let (tag, extensions) = self.frame(&mut buffer);
         self.check_length(extensions.len(), payload.len())?;
-        self.publishing.publish(Record { tag, extensions, payload }, terms)
+        let record = Record { tag, extensions, payload };
+        self.commit(record, record.bytes(), terms)
+    }
+
+    /// Publishes what one commit makes visible. `newest` is how many bytes its newest record takes.
+    #[inline(always)]
+    fn commit<C: Commit>(
+        &self,
+        commit: C,
+        newest: u64,
+        terms: &Terms,
+    ) -> Result<C::Result, PublishError> {
+        match self.id.filter(|_| self.is_declared) {
+            Some(topic) => self.publishing.publish(Declared { commit, topic, newest }, terms),
+            None => self.publishing.publish(commit, terms),
+        }
+    }
+
+    /// Makes it a publisher that has declared its topic.
+    pub(super) fn declared(self) -> Self {
+        Self { is_declared: true, plain: None, ..self }
+    }
+
+    pub(super) fn is_declared(&self) -> bool {
+        self.is_declared
+    }
+
+    pub(super) fn publishing(&self) -> &Publishing {
+        &self.publishing
+    }
+
+    pub(super) fn id(&self) -> Option<TopicId> {
+        self.id
     }
 
     /// Returns tag and extensions of a message that is published now. `buffer` is filled only if there are
     /// extensions.
     #[inline]
-    fn frame<'b>(&self, buffer: &'b mut Option<[u8; MAX_EXTENSIONS_BYTES]>) -> (u32, &'b [u8]) {
+    pub(super) fn frame<'b>(
+        &self,
+        buffer: &'b mut Option<[u8; MAX_EXTENSIONS_BYTES]>,
+    ) -> (u32, &'b [u8]) {
         match self.id {
             Some(id) if !self.timestamps => {
                 (Tag::message(id, self.to_descendants, &Extensions::default()).raw(), &[])

@@ -100,6 +100,7 @@ pub struct SubscriberBuilder {
     local_only: bool,
     after_loss: Continue,
     max_age: Option<Duration>,
+    retained: bool,
 }
 
 impl SubscriberBuilder {
@@ -114,6 +115,7 @@ impl SubscriberBuilder {
             local_only: false,
             after_loss: Continue::default(),
             max_age: None,
+            retained: false,
         }
     }
 
@@ -185,6 +187,38 @@ impl SubscriberBuilder {
         self
     }
 
+    /// Sets whether it first receives the values of the topics that match: the newest message of each topic that was declared
+    /// ([`Publisher::retained`](crate::Publisher::retained)), if that was published before the subscriber begins. They come in the
+    /// order of the bus, and then the stream follows, without a gap and without a duplicate. After
+    /// [`ReceiveError::Lapped`](crate::ReceiveError::Lapped), the values come that changed within the loss. Default: no.
+    ///
+    /// [`Message::is_retained`](crate::Message::is_retained) tells them from the messages of the stream, and
+    /// [`Subscriber::is_current`] says when all were received. Such a subscriber also learns that a value was cleared
+    /// ([`Message::is_cleared`](crate::Message::is_cleared)). A value has any age, whatever [`Self::max_age`] says.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-values-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// let mode = bus.publisher("plant/mode")?.retained()?;
+    /// mode.publish("manual")?;
+    /// mode.publish("automatic")?;
+    /// let mut late = bus.subscriber().pattern("plant/**").retained(true).build()?;
+    /// let value = late.receive()?;
+    /// assert!(value.is_retained() && value.text() == "automatic");
+    /// mode.publish("off")?;
+    /// let next = late.receive()?;
+    /// assert!(!next.is_retained() && next.text() == "off");
+    /// # drop((mode, late, bus));
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn retained(mut self, retained: bool) -> Self {
+        self.retained = retained;
+        self
+    }
+
     /// Makes the subscriber. It receives what is published from now on, or from the start that was set.
     ///
     /// # Errors
@@ -199,6 +233,9 @@ impl SubscriberBuilder {
             patterns.push(Pattern::new(pattern)?);
         }
         let subscribing = self.bus.subscribing()?;
+        if self.retained && subscribing.ring.header().settings.retained_topics == 0 {
+            return Err(SubscriberError::NoValues);
+        }
         let mut identity = self.bus.identity();
         if let Some(name) = self.name {
             identity.name = name;
@@ -210,7 +247,7 @@ impl SubscriberBuilder {
             join(&subscribing, &claim, self.start, flags).inspect_err(|_| claim.leave())?;
         let interest = Interest::new(patterns).local_only(self.local_only);
         let freshness = Freshness::new(self.after_loss, self.max_age);
-        Ok(Subscriber::new(claim, cursor, interest, freshness, self.wait)?)
+        Ok(Subscriber::new(claim, cursor, interest, freshness, self.wait, self.retained)?)
     }
 }
 

@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::descriptor::Descriptor;
+use super::retained::ValueReader;
 use crate::bus::views::rows_of;
 use crate::error::{FileError, SubscriberError};
 use crate::hook::{self, CrashPoint, mutant};
@@ -21,7 +22,7 @@ use crate::topic::{Pattern, PatternSet};
 use rustix::fs::Mode;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Read-only access to the ring, read-write access to the readers' slots.
 pub(in crate::bus) struct Subscribing {
@@ -29,6 +30,7 @@ pub(in crate::bus) struct Subscribing {
     pub(in crate::bus) readers: ReadersSegment,
     directory: BusDirectory,
     leases: LeaseTester,
+    value_reader: Mutex<ValueReader>,
 }
 
 impl Subscribing {
@@ -40,7 +42,13 @@ impl Subscribing {
         ring.header().check_network(directory.path())?;
         let readers = ReadersSegment::open(directory, ring.header(), Protection::Write)?;
         let leases = LeaseTester::open(directory, BusFile::Readers)?;
-        Ok(Self { ring, readers, directory: directory.clone(), leases })
+        let value_reader = Mutex::default();
+        Ok(Self { ring, readers, directory: directory.clone(), leases, value_reader })
+    }
+
+    /// Returns what this process reads values with.
+    pub(super) fn value_reader(&self) -> MutexGuard<'_, ValueReader> {
+        self.value_reader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Binds the socket of a slot, or joins the group of the bus.

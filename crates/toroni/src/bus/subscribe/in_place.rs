@@ -229,7 +229,7 @@ impl<'a> Borrowed<'a> {
     /// Returns a message of which at least the extensions were copied.
     #[cold]
     fn copied(ring: Ring<'a>, received: &'a Received) -> Result<Self, Corrupt> {
-        let Received { topic_cache, read_ahead, in_place } = received;
+        let Received { topic_cache, read_ahead, in_place, .. } = received;
         let seen = read_ahead.last();
         let length = seen.length as usize;
         let front =

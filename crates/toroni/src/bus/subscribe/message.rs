@@ -20,6 +20,8 @@ pub(super) struct Received {
     pub(super) read_ahead: ReadAhead,
     /// Whether the message was left in the ring.
     pub(super) in_place: bool,
+    /// Where the stream began for this subscriber, or after its last loss. What lies before is a value.
+    pub(super) values_before: u64,
 }
 
 /// A message in memory of this process. It lives until the subscriber's next call.
@@ -118,6 +120,20 @@ impl<'a> Message<'a> {
     #[must_use]
     pub fn number(&self) -> Option<u64> {
         self.parts().0.number
+    }
+
+    /// Returns whether it is the value of a topic ([`SubscriberBuilder::retained`](crate::SubscriberBuilder::retained)), and was
+    /// published before the messages that the subscriber receives otherwise.
+    #[must_use]
+    pub fn is_retained(&self) -> bool {
+        self.0.is_value()
+    }
+
+    /// Returns whether it is no message, but says that the value of its topic was cleared
+    /// ([`Publisher::clear`](crate::Publisher::clear)). Only subscribers that asked for values receive it.
+    #[must_use]
+    pub fn is_cleared(&self) -> bool {
+        self.tag().is_cleared()
     }
 
     /// Returns whether an interest wants it. The interest must have cached its answers for this message's

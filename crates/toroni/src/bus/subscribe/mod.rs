@@ -30,6 +30,7 @@ mod passing;
 mod progress;
 mod reading;
 mod receive;
+mod retained;
 mod router;
 #[cfg(feature = "tokio")]
 mod stream;
@@ -47,5 +48,6 @@ pub use message::Message;
 pub use progress::SubscriberStats;
 #[cfg(feature = "proactor")]
 pub(super) use reading::Body;
+pub use retained::RetainedMessage;
 pub use router::Router;
 pub use subscriber::Subscriber;

@@ -29,6 +29,8 @@ pub(super) struct Reading {
     pub(super) margin: u64,
     /// Records of a kind of a later release that it passed over.
     pub(super) unknown: u64,
+    /// Whether it hands out that a value was cleared.
+    pub(super) tells_cleared: bool,
 }
 
 /// Why a subscriber receives no message at its place in the stream, although there is a record.
@@ -69,7 +71,8 @@ impl Reading {
         if freshness.takes_each_alone() {
             received.read_ahead.turn_off();
         }
-        Self { cursor, interest, received, freshness, margin, unknown: 0 }
+        let tells_cleared = false;
+        Self { cursor, interest, received, freshness, margin, unknown: 0, tells_cleared }
     }
 
     /// Returns where the next message is that is handed out.
@@ -120,7 +123,7 @@ impl Reading {
             if self.is_mine(segment, tag, None)? {
                 if Tag::from_raw(tag).is_plain() {
                     self.received.read_ahead.want_more();
-                } else if self.count_if_unknown(tag) {
+                } else if self.passes_over_kind(tag) {
                     continue;
                 }
                 self.received.in_place = false;
@@ -130,15 +133,18 @@ impl Reading {
         Ok(false)
     }
 
-    /// Returns whether a record is of a kind that this release does not know, and counts it. It is passed over: what an earlier
-    /// release must not miss, a later one writes only on a bus that the earlier one cannot open.
+    /// Returns whether a record is no message for this subscriber. Those of a kind that this release does not know are counted, and
+    /// passed over: what an earlier release must not miss, a later one writes only on a bus that the earlier one cannot open.
     #[inline]
-    pub(super) fn count_if_unknown(&mut self, tag: u32) -> bool {
-        let is_unknown = !Tag::from_raw(tag).is_message();
-        if is_unknown {
+    pub(super) fn passes_over_kind(&mut self, tag: u32) -> bool {
+        let tag = Tag::from_raw(tag);
+        if tag.is_message() || tag.is_cleared() && self.tells_cleared {
+            return false;
+        }
+        if !tag.is_cleared() {
             self.unknown = self.unknown.saturating_add(1);
         }
-        is_unknown
+        true
     }
 
     /// Fills the read-ahead, which has no more messages. Returns false if messages are wanted in place, or

@@ -54,6 +54,9 @@ impl Subscriber {
     /// none yet.
     pub(in crate::bus) fn next(&mut self, body: Body) -> Result<bool, ReceiveError> {
         self.stamp.check()?;
+        if self.values.are_due() && self.next_value()? {
+            return Ok(true);
+        }
         let began = self.reading.cursor.position;
         loop {
             match self.reading.next_of_read_ahead(&self.claim.subscribing.ring) {
@@ -115,7 +118,7 @@ impl Subscriber {
         };
         if let Some(seen) = seen {
             match self.reading.is_mine(segment, seen.tag, Some(&seen)) {
-                Ok(true) if !self.reading.count_if_unknown(seen.tag) => {
+                Ok(true) if !self.reading.passes_over_kind(seen.tag) => {
                     return self.take(seen, body);
                 }
                 Ok(_) => self.reading.cursor.advance(&seen),
@@ -208,6 +211,7 @@ impl Subscriber {
             return Ok(());
         }
         self.found();
+        let began = self.reading.cursor.sequence;
         let resumed = match halted {
             Halted::Lost(lost) => {
                 self.progress.counts.add_loss(&lost);
@@ -224,6 +228,7 @@ impl Subscriber {
             Err(corrupt) => corrupt.into(),
             Ok((lost_messages, lost_bytes)) => {
                 self.progress.lapsed(&self.claim, self.reading.cursor, lost_messages);
+                self.gather_values(Some(began));
                 ReceiveError::Lapped { lost_messages, lost_bytes }
             }
         })

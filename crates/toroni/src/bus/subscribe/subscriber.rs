@@ -12,6 +12,7 @@ use super::message::Message;
 use super::passing::Passing;
 use super::progress::{Progress, SubscriberStats};
 use super::reading::{Body, Reading};
+use super::retained::Values;
 #[cfg(feature = "tokio")]
 use super::stream::Readiness;
 use super::waiting::Waiting;
@@ -61,6 +62,7 @@ pub struct Subscriber {
     pub(super) waiting: Waiting,
     pub(super) column: Column,
     pub(super) passing: Passing,
+    pub(super) values: Values,
 }
 
 impl Subscriber {
@@ -70,6 +72,7 @@ impl Subscriber {
         interest: Interest,
         freshness: Freshness,
         strategy: WaitStrategy,
+        wants_values: bool,
     ) -> Result<Self, FileError> {
         let subscribing = claim.subscribing.clone();
         let settings = &subscribing.ring.header().settings;
@@ -80,12 +83,15 @@ impl Subscriber {
             waiting: Waiting::new(strategy, settings.notify),
             column: Column::default(),
             passing: Passing::default(),
+            values: Values::new(wants_values),
             claim,
         };
+        subscriber.reading.tells_cleared = wants_values;
         if settings.notify != NotifyKind::Futex {
             subscriber.enable_fd()?;
         }
         subscriber.reading.warm_up(&subscribing.ring);
+        subscriber.gather_values(None);
         Ok(subscriber)
     }
 

@@ -1,0 +1,140 @@
+//! Retained topics: a publisher declares one, and keeps its newest message for late subscribers (`ring/values.rs`).
+
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
+use super::commit::Commit;
+use super::participant::{CallEnd, Participant};
+use super::publisher::Publisher;
+use super::publishing::Publishing;
+use super::terms::{Limit, Terms};
+use crate::error::{PublishError, RetainError};
+use crate::ring::bounds;
+use crate::ring::values::{NoRoom, NotDeclared};
+use crate::ring::writer::{Appender, Record};
+use crate::topic::frame::TopicId;
+
+/// A commit of a publisher that has declared its topic. It is made only if its newest record finds room.
+pub(super) struct Declared<C> {
+    pub(super) commit: C,
+    pub(super) topic: TopicId,
+    /// Bytes of its newest record.
+    pub(super) newest: u64,
+}
+
+impl<C: Commit> Commit for Declared<C> {
+    type Result = C::Result;
+
+    fn messages(&self) -> u64 {
+        self.commit.messages()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.commit.bytes()
+    }
+
+    fn tag(&self) -> u32 {
+        self.commit.tag()
+    }
+
+    fn write(
+        self,
+        appender: &mut Appender<'_>,
+        participant: &Participant,
+        end: CallEnd,
+    ) -> Result<C::Result, PublishError> {
+        let lock = participant.lock_guard(end);
+        if let Some(values) = participant.ring().values()
+            && let Some(entry) = values.entry(number_of(self.topic))
+        {
+            values.make_room(entry, self.newest).map_err(|no_room| match no_room {
+                NoRoom::TooLong { longest } => {
+                    PublishError::ValueTooLong { length: self.newest, limit: longest }
+                }
+                NoRoom::Full => PublishError::RetainedFull { limit: values.usage().1 },
+            })?;
+        }
+        lock.defer();
+        self.commit.write(appender, participant, end)
+    }
+}
+
+fn number_of(topic: TopicId) -> u32 {
+    u32::try_from(topic.index()).unwrap_or(u32::MAX)
+}
+
+impl Publishing {
+    /// Retains a topic.
+    fn declare(&self, topic: TopicId, terms: &Terms) -> Result<(), RetainError> {
+        let participant = &self.participant;
+        participant.check_fork()?;
+        let Some(values) = participant.ring().values() else { return Err(RetainError::NoValues) };
+        let held = participant.hold(terms)?;
+        let number = number_of(topic);
+        // First: from then on publishers look whether it is in the index.
+        bounds::set_retained(participant.ring.control(), number);
+        let declared = values.declare(number);
+        drop(held);
+        declared.map_err(|error| match error {
+            NotDeclared::Untracked { tracked } => RetainError::TooManyTopics { limit: tracked },
+            NotDeclared::Full { entries } => RetainError::TooManyRetained { limit: entries },
+        })
+    }
+}
+
+impl Publisher {
+    /// Retains the topic: from now on the bus keeps its newest message, whoever publishes it. A subscriber that joins later can
+    /// have it at once ([`SubscriberBuilder::retained`](crate::SubscriberBuilder::retained)), and any program can read it
+    /// ([`Bus::retained`](crate::Bus::retained)). The topic stays retained as long as the bus exists.
+    ///
+    /// The calls of this handle publish only what can be kept. Those of other handles publish what they always do; if their
+    /// message finds no room, the value is missing, and readers are told.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = std::env::temp_dir().join(format!("toroni-doc-retained-{}", std::process::id()));
+    /// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+    /// let setpoint = bus.publisher("plant/setpoint")?.retained()?;
+    /// setpoint.publish(b"350")?;
+    /// let mut late = bus.subscriber().pattern("plant/**").retained(true).build()?;
+    /// assert_eq!(late.receive()?.text(), "350");
+    /// # drop((setpoint, late, bus));
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`RetainError`].
+    pub fn retained(self) -> Result<Self, RetainError> {
+        let terms = self.publishing().participant.terms_without_deadline();
+        self.retained_on(&terms)
+    }
+
+    pub(super) fn retained_on(self, terms: &Terms) -> Result<Self, RetainError> {
+        let topic = self.id().ok_or(RetainError::TopicTableFull)?;
+        self.publishing().declare(topic, terms)?;
+        Ok(self.declared())
+    }
+
+    /// Ends the value of the topic, at its place in the order, and returns the sequence of that. Afterwards there is none until
+    /// the next message. Subscribers that asked for values learn it
+    /// ([`Message::is_cleared`](crate::Message::is_cleared)); others notice nothing. A message without a payload is a value, and
+    /// clears nothing.
+    ///
+    /// # Errors
+    /// Returns [`PublishError::NotRetained`] if this handle has not declared the topic; see [`Limit`] and [`PublishError`].
+    pub fn clear(&self, limit: impl Into<Limit>) -> Result<u64, PublishError> {
+        self.clear_on(&self.terms(limit.into()))
+    }
+
+    pub(super) fn clear_on(&self, terms: &Terms) -> Result<u64, PublishError> {
+        if !self.is_declared() {
+            return Err(PublishError::NotRetained);
+        }
+        let mut buffer = None;
+        let (tag, extensions) = self.frame(&mut buffer);
+        let tag = crate::topic::frame::Tag::from_raw(tag).cleared().raw();
+        // Readers need none of its bytes, so it needs no room.
+        self.publishing().publish(Record { tag, extensions, payload: &[] }, terms)
+    }
+}

@@ -1,0 +1,700 @@
+//! The values of retained topics: for a subscriber, before the stream and after a loss; and for a program that reads them
+//! without subscribing.
+//!
+//! A subscriber that asked for values joins the stream at a place T, and then hands out each value that is older than T, in the
+//! order of the bus. A topic that has a newer message by then is left out: that message is in the stream after T. So each topic
+//! has its newest message, without a gap and without a duplicate. After a loss from a to b it hands out those from a to b.
+
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
+use super::message::{Message, Received, timestamp_of};
+use super::subscriber::Subscriber;
+use crate::bus::Bus;
+use crate::bus::views::{ring_of, table_of};
+use crate::error::{Corrupt, FileError, ReceiveError, RetainedError};
+use crate::ring::copy::Scratch;
+use crate::ring::position::{record_bytes, to_index};
+use crate::ring::reader::{Cursor, Seen};
+use crate::ring::values::Value;
+use crate::shm::segment::RingSegment;
+use crate::topic::frame::{Tag, TopicId, decode};
+use crate::topic::table::TopicCache;
+use crate::topic::{Origin, Pattern, Topic};
+use std::borrow::Cow;
+use std::fmt;
+use std::time::SystemTime;
+
+/// The values that a subscriber hands out.
+#[derive(Debug, Default)]
+pub(super) struct Values {
+    /// Whether it asked for them.
+    pub(super) are_wanted: bool,
+    /// Sequence and topic of those that are due, the next one last.
+    due: Vec<(u64, u32)>,
+    /// Newer ones are in the stream.
+    before: u64,
+    /// They are due after a loss, so one that was cleared counts, too.
+    heals: bool,
+    scratch: Scratch,
+}
+
+impl Values {
+    pub(super) fn new(are_wanted: bool) -> Self {
+        Self { are_wanted, ..Self::default() }
+    }
+
+    #[inline]
+    pub(super) fn are_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+}
+
+impl Subscriber {
+    /// Returns whether all values that it asked for ([`SubscriberBuilder::retained`](crate::SubscriberBuilder::retained)) were
+    /// handed out: what it receives next is new.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        !self.values.are_due()
+    }
+
+    /// Makes the values due that changed from this sequence on, or all, up to where the subscriber is now.
+    #[cold]
+    pub(super) fn gather_values(&mut self, from: Option<u64>) {
+        let segment = &self.claim.subscribing.ring;
+        let Some(values) = ring_of(segment).values().filter(|_| self.values.are_wanted) else {
+            return;
+        };
+        let Cursor { sequence: before, position } = self.reading.cursor;
+        // A damaged table reports the first message of an unknown topic.
+        let _ = self.reading.sync_topics(segment);
+        let due = values.topics().filter_map(|topic| {
+            let (itself, below) = self.reading.wants(topic);
+            let sequence = values.sequence(topic).filter(|_| itself || below)?;
+            let is_due = sequence < before && from.is_none_or(|from| sequence >= from);
+            is_due.then_some((sequence, topic))
+        });
+        self.values.due = due.collect();
+        self.values.due.sort_unstable_by(|a, b| b.cmp(a));
+        (self.values.before, self.values.heals) = (before, from.is_some());
+        self.reading.received.values_before = position;
+    }
+
+    /// Receives the next value that is due, for [`Self::last`]. Returns false if there is none.
+    #[cold]
+    pub(super) fn next_value(&mut self) -> Result<bool, ReceiveError> {
+        while let Some((_, topic)) = self.values.due.pop() {
+            let segment = &self.claim.subscribing.ring;
+            let ring = ring_of(segment);
+            let Some(values) = ring.values() else { return Ok(false) };
+            let (seen, is_missing) = match values.read(ring, topic, &mut self.values.scratch) {
+                Some(Value::Present(seen)) => (seen, false),
+                Some(Value::Missing(seen)) => (seen, !Tag::from_raw(seen.tag).is_cleared()),
+                // One that changes all the time has a newer message in the stream.
+                None | Some(Value::None | Value::Unstable) => continue,
+                Some(Value::Invalid(seen)) => return Err(invalid(&seen).into()),
+            };
+            let is_cleared = Tag::from_raw(seen.tag).is_cleared();
+            if seen.sequence >= self.values.before || is_cleared && !self.values.heals {
+                continue;
+            }
+            let received = &mut self.reading.received;
+            let words = to_index(record_bytes(seen.length) / 8).saturating_sub(1);
+            let body = received.read_ahead.set(&seen);
+            if is_missing {
+                body.words(words).fill(0);
+            } else {
+                body.words(words).copy_from_slice(self.values.scratch.words(words));
+            }
+            received.in_place = false;
+            if !Message::new(&self.reading.received).is_for(&mut self.reading.interest) {
+                continue;
+            }
+            if is_missing {
+                let topic = Message::new(&self.reading.received).topic().to_owned();
+                let Seen { sequence, length, .. } = seen;
+                return Err(ReceiveError::ValueMissing { topic, sequence, length: length.into() });
+            }
+            self.progress.counts.add_received(1);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+}
+
+fn invalid(seen: &Seen) -> Corrupt {
+    Corrupt { what: "value of a topic", value: seen.tag.into(), position: seen.position }
+}
+
+/// The value of a topic: a copy of its newest message.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = std::env::temp_dir().join(format!("toroni-doc-value-{}", std::process::id()));
+/// # let bus = toroni::BusConfig::new().directory(&directory).open("demo")?;
+/// bus.publisher("plant/setpoint")?.retained()?.publish(b"350")?;
+/// let value = bus.retained("plant/setpoint")?.ok_or("no value")?;
+/// assert_eq!((value.topic(), value.payload()), ("plant/setpoint", &b"350"[..]));
+/// # std::fs::remove_dir_all(directory)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct RetainedMessage {
+    topic: Topic,
+    body: Vec<u8>,
+    /// Where the payload begins.
+    offset: usize,
+    position: u64,
+    sequence: u64,
+    timestamp_ns: Option<u64>,
+    origin: Option<Origin>,
+    number: Option<u64>,
+}
+
+impl RetainedMessage {
+    /// Returns the topic.
+    #[must_use]
+    pub fn topic(&self) -> &str {
+        self.topic.as_str()
+    }
+
+    /// Returns its bytes.
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
+        self.body.get(self.offset..).unwrap_or_default()
+    }
+
+    /// Returns its bytes as text; see [`Message::text`].
+    #[must_use]
+    pub fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.payload())
+    }
+
+    /// Returns its position; see [`Message::position`].
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Returns its number among all messages of the bus; see [`Message::sequence`].
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Returns when it was published; see [`Message::timestamp`].
+    #[must_use]
+    pub fn timestamp(&self) -> Option<SystemTime> {
+        timestamp_of(self.timestamp_ns)
+    }
+
+    /// Returns where it was first published, if it came from elsewhere.
+    #[must_use]
+    pub fn origin(&self) -> Option<Origin> {
+        self.origin
+    }
+
+    /// Returns its place in an order over several buses; see [`Message::number`].
+    #[must_use]
+    pub fn number(&self) -> Option<u64> {
+        self.number
+    }
+}
+
+impl fmt::Debug for RetainedMessage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("RetainedMessage")
+            .field("topic", &self.topic())
+            .field("sequence", &self.sequence)
+            .field("length", &self.payload().len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reads values without a slot.
+#[derive(Default)]
+pub(in crate::bus) struct ValueReader {
+    topic_cache: TopicCache,
+    scratch: Scratch,
+}
+
+impl ValueReader {
+    fn read(
+        &mut self,
+        segment: &RingSegment,
+        id: TopicId,
+    ) -> Result<Option<RetainedMessage>, RetainedError> {
+        let ring = ring_of(segment);
+        let topic = u32::try_from(id.index()).unwrap_or(u32::MAX);
+        let read = ring.values().and_then(|values| values.read(ring, topic, &mut self.scratch));
+        let Some(name) = self.topic_cache.name(id) else { return Ok(None) };
+        let seen = match read {
+            None | Some(Value::None) => return Ok(None),
+            Some(Value::Present(seen) | Value::Missing(seen))
+                if Tag::from_raw(seen.tag).is_cleared() =>
+            {
+                return Ok(None);
+            }
+            Some(Value::Present(seen)) => seen,
+            Some(Value::Missing(Seen { sequence, length, .. })) => {
+                let topic = name.as_str().to_owned();
+                return Err(RetainedError::Missing { topic, sequence, length: length.into() });
+            }
+            Some(Value::Unstable) => {
+                return Err(RetainedError::Unstable { topic: name.as_str().to_owned() });
+            }
+            Some(Value::Invalid(seen)) => return Err(invalid(&seen).into()),
+        };
+        let body = self.scratch.bytes(seen.length as usize).to_vec();
+        let at = |corrupt: Corrupt| Corrupt { position: seen.position, ..corrupt };
+        let (extensions, offset) =
+            decode(Tag::from_raw(seen.tag), &body).map_err(|error| at(error.into()))?;
+        Ok(Some(RetainedMessage {
+            topic: name.clone(),
+            offset,
+            position: seen.position,
+            sequence: seen.sequence,
+            timestamp_ns: extensions.timestamp_ns,
+            origin: extensions.origin,
+            number: extensions.number,
+            body,
+        }))
+    }
+}
+
+impl Bus {
+    /// Returns the value of a topic: its newest message since it was declared
+    /// ([`Publisher::retained`](crate::Publisher::retained)). `None` if it is not retained, has none yet, or was cleared.
+    ///
+    /// It takes no slot and no lock of the bus, and waits for no publisher. After this thread has received a message of the
+    /// topic, it returns that one or a newer one.
+    ///
+    /// # Errors
+    /// Returns [`RetainedError::Missing`] if there is a value, but the bus had no room for it; see [`RetainedError`].
+    pub fn retained(&self, topic: &str) -> Result<Option<RetainedMessage>, RetainedError> {
+        let topic = Topic::new(topic)?;
+        self.with_values(|reader, segment| match reader.topic_cache.lookup(topic.as_str()) {
+            Some(id) => reader.read(segment, id),
+            None => Ok(None),
+        })
+    }
+
+    /// Returns the values of all topics that match a pattern, in the order of the bus. One that cannot be read is an error in its
+    /// place, or at the end if its place is not known. See [`Self::retained`].
+    ///
+    /// # Errors
+    /// See [`RetainedError`].
+    pub fn retained_matching(
+        &self,
+        pattern: &str,
+    ) -> Result<Vec<Result<RetainedMessage, RetainedError>>, RetainedError> {
+        let pattern = Pattern::new(pattern)?;
+        self.with_values(|reader, segment| {
+            let Some(values) = ring_of(segment).values() else { return Ok(Vec::new()) };
+            let mut all = Vec::new();
+            for id in values.topics().filter_map(TopicId::new) {
+                let matches = reader.topic_cache.name(id);
+                if matches.is_some_and(|name| pattern.matches(name.as_str())) {
+                    all.extend(reader.read(segment, id).transpose());
+                }
+            }
+            all.sort_by_key(|value| match value {
+                Ok(value) => value.sequence,
+                Err(RetainedError::Missing { sequence, .. }) => *sequence,
+                Err(_) => u64::MAX,
+            });
+            Ok(all)
+        })
+    }
+
+    fn with_values<R>(
+        &self,
+        read: impl FnOnce(&mut ValueReader, &RingSegment) -> Result<R, RetainedError>,
+    ) -> Result<R, RetainedError> {
+        let subscribing = self.subscribing()?;
+        let segment = &subscribing.ring;
+        if segment.header().settings.retained_topics == 0 {
+            return Err(RetainedError::NoValues);
+        }
+        let mut reader = subscribing.value_reader();
+        reader.topic_cache.sync(table_of(segment)).map_err(Corrupt::from)?;
+        let result = read(&mut reader, segment);
+        // If the file was truncated, this process reads zeros, which are no values.
+        if segment.was_damaged() {
+            let what = crate::bus::views::RING_TRUNCATED;
+            return Err(FileError::from(Corrupt { what, value: 0, position: 0 }).into());
+        }
+        result
+    }
+}
+
+impl Received {
+    /// Returns whether what was received last is a value, and not from the stream.
+    pub(super) fn is_value(&self) -> bool {
+        self.read_ahead.last().position < self.values_before
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+    use super::*;
+    use crate::bus::{BusConfig, Entry, Limit, Start};
+    use crate::error::{PublishError, RetainError, SubscriberError};
+    use crate::hook::{CrashPoint, rehearsal};
+    use crate::settings::Policy;
+    use crate::shm::testing::TempDir;
+    use toroni_testkit::Random;
+
+    fn config(root: &TempDir) -> BusConfig {
+        let config = BusConfig::new().directory(root.path()).capacity(64 << 10);
+        config.policy(Policy::Overwrite)
+    }
+
+    fn value(bus: &Bus, topic: &str) -> Option<String> {
+        bus.retained(topic).unwrap().map(|value| value.text().into_owned())
+    }
+
+    /// What a subscriber gets: values, then what is in the stream.
+    fn all(subscriber: &mut Subscriber) -> (Vec<String>, Vec<String>) {
+        let (mut values, mut stream) = (Vec::new(), Vec::new());
+        while let Some(message) = subscriber.try_receive().unwrap() {
+            let text = format!("{}={}", message.topic(), message.text());
+            if message.is_retained() { values.push(text) } else { stream.push(text) }
+        }
+        (values, stream)
+    }
+
+    fn lap(bus: &Bus) {
+        let noise = bus.publisher("noise").unwrap();
+        (0..300).for_each(|_| _ = noise.publish([7; 1_000]).unwrap());
+    }
+
+    #[test]
+    fn values_come_first_in_the_order_of_the_bus_and_then_the_stream() {
+        let root = TempDir::new();
+        let bus = config(&root).create("b").unwrap();
+        let topics = ["p/1", "p/2", "p/3", "q"];
+        let [one, two, three, other] =
+            topics.map(|topic| bus.publisher(topic).unwrap().retained().unwrap());
+        for (publisher, payload) in
+            [(&one, "a"), (&two, "b"), (&three, "c"), (&other, "d"), (&one, "e")]
+        {
+            publisher.publish(payload).unwrap();
+        }
+        bus.publisher("p/plain").unwrap().publish("not kept").unwrap();
+        lap(&bus);
+        let mut late = bus.subscriber().pattern("p/*").retained(true).build().unwrap();
+        assert!(!late.is_current());
+        two.publish("f").unwrap();
+        three.publish("g").unwrap();
+        let (values, stream) = all(&mut late);
+        // The values of the others are in the stream.
+        assert_eq!(values, ["p/1=e"]);
+        assert_eq!(stream, ["p/2=f", "p/3=g"]);
+        assert!(late.is_current());
+        let mut later = bus.subscriber().pattern("p/*").retained(true).build().unwrap();
+        assert_eq!(all(&mut later).0, ["p/1=e", "p/2=f", "p/3=g"]);
+        assert_eq!(later.stats().received, 3);
+        // One that did not ask gets none.
+        let mut plain = bus.subscribe("**").unwrap();
+        assert!(plain.try_receive().unwrap().is_none() && plain.is_current());
+        // From the oldest message on, what is in the ring is no value.
+        let start = bus.subscriber().pattern("p/*").retained(true).start(Start::Oldest);
+        let (values, stream) = all(&mut start.build().unwrap());
+        assert_eq!(values, ["p/1=e"]);
+        assert_eq!(stream, ["p/2=f", "p/3=g"]);
+        let matching = bus.retained_matching("**").unwrap();
+        let texts: Vec<_> =
+            matching.iter().map(|value| value.as_ref().unwrap().text().into_owned()).collect();
+        assert_eq!(texts, ["d", "e", "f", "g"]);
+    }
+
+    #[test]
+    fn a_value_that_was_cleared_is_none_until_the_next_message() {
+        let root = TempDir::new();
+        let bus = config(&root).create("b").unwrap();
+        let publisher = bus.publisher("a").unwrap().retained().unwrap();
+        assert_eq!(value(&bus, "a"), None);
+        publisher.publish("x").unwrap();
+        let mut current = bus.subscriber().pattern("a").retained(true).build().unwrap();
+        let mut plain = bus.subscribe("a").unwrap();
+        assert_eq!(value(&bus, "a").as_deref(), Some("x"));
+        assert_eq!(current.receive().unwrap().text(), "x");
+        let sequence = publisher.clear(Limit::Policy).unwrap();
+        assert_eq!(value(&bus, "a"), None);
+        let told = current.receive().unwrap();
+        assert!(told.is_cleared() && !told.is_retained());
+        assert_eq!((told.topic(), told.sequence(), told.payload().len()), ("a", sequence, 0));
+        // Others learn nothing, and it is no kind that they do not know.
+        assert!(plain.try_receive().unwrap().is_none());
+        assert_eq!(plain.stats().unknown, 0);
+        let mut late = bus.subscriber().pattern("a").retained(true).build().unwrap();
+        assert!(late.try_receive().unwrap().is_none());
+        publisher.publish("").unwrap();
+        assert_eq!(value(&bus, "a").as_deref(), Some(""), "an empty message is a value");
+        let plain = bus.publisher("a").unwrap();
+        assert!(matches!(plain.clear(Limit::Policy), Err(PublishError::NotRetained)));
+    }
+
+    #[test]
+    fn after_a_loss_the_values_come_that_changed_within_it() {
+        let root = TempDir::new();
+        let bus = config(&root).create("b").unwrap();
+        let [one, two, three] =
+            ["p/1", "p/2", "p/3"].map(|topic| bus.publisher(topic).unwrap().retained().unwrap());
+        one.publish("old").unwrap();
+        let mut subscriber = bus.subscriber().pattern("p/*").retained(true).build().unwrap();
+        assert_eq!(subscriber.receive().unwrap().text(), "old");
+        two.publish("lost").unwrap();
+        two.publish("b").unwrap();
+        three.publish("c").unwrap();
+        three.clear(Limit::Policy).unwrap();
+        lap(&bus);
+        two.publish("d").unwrap();
+        lap(&bus);
+        one.publish("new").unwrap();
+        assert!(matches!(subscriber.try_receive(), Err(ReceiveError::Lapped { .. })));
+        assert!(!subscriber.is_current());
+        let cleared = subscriber.receive().unwrap();
+        assert!(cleared.is_cleared() && cleared.is_retained());
+        assert_eq!(cleared.topic(), "p/3");
+        assert_eq!(all(&mut subscriber), (vec!["p/2=d".to_owned()], vec!["p/1=new".to_owned()]));
+    }
+
+    /// However it is published, and however it is received.
+    #[test]
+    fn each_way_to_publish_keeps_the_newest_message() {
+        for timestamps in [false, true] {
+            let root = TempDir::new();
+            let bus = config(&root).timestamps(timestamps).create("b").unwrap();
+            let publisher = bus.publisher("a").unwrap().retained().unwrap();
+            let plain = bus.publisher("a").unwrap();
+            for publisher in [&publisher, &plain] {
+                publisher.publish_batch(&["1", "2", "3"], Limit::Policy).unwrap();
+                assert_eq!(value(&bus, "a").as_deref(), Some("3"));
+                publisher.burst(&["4", "5"], Limit::Policy).unwrap();
+                assert_eq!(value(&bus, "a").as_deref(), Some("5"));
+                publisher.publish_with(3, Limit::Policy, |bytes| bytes.fill(b'6')).unwrap();
+                assert_eq!(value(&bus, "a").as_deref(), Some("666"));
+                publisher.try_publish("7").unwrap();
+                assert_eq!(value(&bus, "a").as_deref(), Some("7"));
+                publisher.publish("8".repeat(2_000)).unwrap();
+                assert_eq!(value(&bus, "a").unwrap(), "8".repeat(2_000));
+            }
+            let inlet = bus.inlet().unwrap();
+            let origin = Origin { source: 1, series: 2, stream: 3, number: 4 };
+            let topic = inlet.topic("a").unwrap();
+            let parts = [&b"from "[..], b"elsewhere"];
+            let entry = Entry { origin: Some(origin), ..Entry::new(&topic, &parts) };
+            // A duplicate is dropped before it gets there.
+            for _ in 0..2 {
+                inlet.publish(&[entry], Limit::Policy).unwrap();
+                let kept = bus.retained("a").unwrap().unwrap();
+                assert_eq!((kept.text(), kept.origin()), ("from elsewhere".into(), Some(origin)));
+                plain.publish("here").unwrap();
+                assert_eq!(value(&bus, "a").as_deref(), Some("here"));
+                inlet.publish(&[entry], Limit::Policy).unwrap();
+                assert_eq!(value(&bus, "a").as_deref(), Some("here"));
+                break;
+            }
+            drop(inlet);
+            let exclusive = bus.exclusive().unwrap();
+            let topic = exclusive.retained(exclusive.topic("x").unwrap()).unwrap();
+            exclusive.publish(&topic, "alone", Limit::Policy).unwrap();
+            assert_eq!(value(&bus, "x").as_deref(), Some("alone"));
+            let refused = bus.publisher("y").map(crate::bus::Publisher::retained);
+            assert!(refused.unwrap().is_err());
+            exclusive.clear(&topic, Limit::Policy).unwrap();
+            assert_eq!(value(&bus, "x"), None);
+            exclusive.publish(&topic, "again", Limit::Policy).unwrap();
+            let builder = || bus.subscriber().pattern("*").retained(true);
+            for receive in [
+                |subscriber: &mut Subscriber| {
+                    subscriber.borrow().unwrap().unwrap().payload().to_vec()
+                },
+                |subscriber: &mut Subscriber| {
+                    let mut some = subscriber.receive_in_place().unwrap();
+                    some.next().unwrap().payload().to_vec()
+                },
+            ] {
+                let mut subscriber = builder().build().unwrap();
+                assert_eq!(receive(&mut subscriber), b"here");
+                assert_eq!(receive(&mut subscriber), b"again");
+                exclusive.publish(&topic, "next", Limit::Policy).unwrap();
+                assert_eq!(receive(&mut subscriber), b"next");
+                exclusive.publish(&topic, "again", Limit::Policy).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn what_finds_no_room_is_refused_or_missing() {
+        let root = TempDir::new();
+        let bus = config(&root).retained(3, 4 << 10).create("b").unwrap();
+        let publisher = bus.publisher("a").unwrap().retained().unwrap();
+        let plain = bus.publisher("a").unwrap();
+        publisher.publish([1; 100]).unwrap();
+        let refused = publisher.publish([7; 1_020]).unwrap_err();
+        assert!(
+            matches!(refused, PublishError::ValueTooLong { length: 1_032, limit: 1_024 }),
+            "{refused:?}"
+        );
+        assert_eq!(bus.retained("a").unwrap().unwrap().payload(), [1; 100], "nothing happened");
+        // Another publisher knows nothing of values.
+        let sequence = plain.publish([7; 1_020]).unwrap();
+        assert_eq!(bus.retained("a").unwrap().unwrap().payload(), [7; 1_020], "it is in the ring");
+        lap(&bus);
+        let missing = bus.retained("a").unwrap_err();
+        assert!(
+            matches!(&missing, RetainedError::Missing { topic, sequence: found, length: 1_020 }
+                if topic == "a" && *found == sequence),
+            "{missing:?}"
+        );
+        assert!(bus.retained_matching("*").unwrap()[0].is_err());
+        let mut late = bus.subscriber().pattern("a").retained(true).build().unwrap();
+        let told = late.try_receive().unwrap_err();
+        assert!(told.is_loss() && matches!(told, ReceiveError::ValueMissing { .. }), "{told}");
+        assert!(late.try_receive().unwrap().is_none());
+        // What is shorter is a value again.
+        publisher.publish([2; 100]).unwrap();
+        assert_eq!(bus.retained("a").unwrap().unwrap().payload(), [2; 100]);
+        // A value of some length is followed by others of that length, whatever happens to the rest.
+        let fills = bus.publisher("b").unwrap().retained().unwrap();
+        let mut longest = 0;
+        while longest < 1_000 && fills.publish(vec![3; longest + 50]).is_ok() {
+            longest += 50;
+        }
+        assert!((100..1_000).contains(&longest), "{longest}");
+        let refused = fills.publish(vec![3; longest + 50]).unwrap_err();
+        assert!(matches!(refused, PublishError::RetainedFull { limit: 4_096 }), "{refused:?}");
+        for number in 0..10 {
+            fills.publish(vec![number; longest]).unwrap();
+            publisher.publish([number; 100]).unwrap();
+            assert_eq!(bus.retained("b").unwrap().unwrap().payload(), vec![number; longest]);
+        }
+        let _third = bus.publisher("c").unwrap().retained().unwrap();
+        let refused = bus.publisher("d").unwrap().retained().unwrap_err();
+        assert!(matches!(refused, RetainError::TooManyRetained { limit: 3 }), "{refused:?}");
+        // It is retained already.
+        bus.publisher("a").unwrap().retained().unwrap();
+    }
+
+    #[test]
+    fn a_bus_without_values_says_so() {
+        let root = TempDir::new();
+        let bus = config(&root).retained(0, 0).create("b").unwrap();
+        let publisher = bus.publisher("a").unwrap();
+        assert!(matches!(publisher.clone().retained(), Err(RetainError::NoValues)));
+        assert!(matches!(bus.retained("a"), Err(RetainedError::NoValues)));
+        let refused = bus.subscriber().pattern("a").retained(true).build();
+        assert!(matches!(refused, Err(SubscriberError::NoValues)));
+        publisher.publish("x").unwrap();
+        let small = BusConfig::new().directory(root.path()).topic_table_bytes(4096);
+        let bus = small.create("small").unwrap();
+        let mut number = 0;
+        let refused = loop {
+            let long = format!("{}/{number}", "name".repeat(50));
+            if let Err(refused) = bus.publisher(&long).unwrap().retained() {
+                break refused;
+            }
+            number += 1;
+        };
+        assert!(matches!(refused, RetainError::TopicTableFull), "{refused:?}");
+    }
+
+    /// R1 to R3: at each step at which the publisher can die, a value is the newest committed message.
+    #[test]
+    fn a_value_is_the_newest_committed_message_wherever_its_publisher_dies() {
+        let root = TempDir::new();
+        let mut random = Random::new(7);
+        let mut died = Vec::new();
+        for round in 0..600 {
+            let name = format!("b{round}");
+            let config = config(&root).timestamps(random.below(3) == 0);
+            let bus = config.create(&name).unwrap();
+            let publisher = bus.publisher("a").unwrap().retained().unwrap();
+            let other = bus.publisher("other").unwrap();
+            let mut all = bus.subscribe("a").unwrap();
+            let mut newest = None;
+            for number in 0..random.below(4) {
+                publisher.publish(vec![number as u8; random.index(300)]).unwrap();
+            }
+            let doomed = config.open(&name).unwrap();
+            let victim = doomed.publisher("a").unwrap();
+            let victim = if random.below(2) == 0 { victim.retained().unwrap() } else { victim };
+            let (way, step) = (random.below(4), random.index(14));
+            let lengths: Vec<_> = (0..1 + random.index(3)).map(|_| random.index(700)).collect();
+            let payloads: Vec<_> = lengths.iter().map(|length| vec![0xA5; *length]).collect();
+            let (reached, lived) = rehearsal::act(
+                move |reached| reached.len() == step + 1,
+                || match way {
+                    0 => victim.publish_batch(&payloads, Limit::Policy).is_ok(),
+                    1 => victim.burst(&payloads, Limit::Policy).is_ok(),
+                    2 => victim.publish(&payloads[0]).is_ok(),
+                    _ => victim
+                        .publish_with(lengths[0], Limit::Policy, |bytes| bytes.fill(1))
+                        .is_ok(),
+                },
+            );
+            if lived.is_none() {
+                died.extend(reached.last().copied());
+                rehearsal::bury((victim, doomed));
+            }
+            let mut compare = |what: &str| {
+                while let Some(message) = all.try_receive().unwrap() {
+                    newest = Some((message.sequence(), message.payload().to_vec()));
+                }
+                let value = bus.retained("a").unwrap();
+                let found = value.map(|value| (value.sequence(), value.payload().to_vec()));
+                assert_eq!(found, newest, "{what}: round {round}, way {way}, after {reached:?}");
+            };
+            compare("after the death");
+            // Whoever publishes next repairs the bus.
+            match random.below(3) {
+                0 => _ = other.publish(vec![7; random.index(900)]).unwrap(),
+                1 => _ = other.publish_batch(&[[7; 40]; 5], Limit::Policy).unwrap(),
+                _ => _ = publisher.publish("next").unwrap(),
+            }
+            compare("after the next publish");
+            let mut late = bus.subscriber().pattern("a").retained(true).build().unwrap();
+            let value = late.try_receive().unwrap();
+            let value = value.map(|value| (value.sequence(), value.payload().to_vec()));
+            assert_eq!(value, newest, "round {round}");
+            drop((late, all));
+            drop((publisher, other, bus));
+            std::fs::remove_dir_all(root.path().join(&name)).unwrap();
+        }
+        for point in [
+            CrashPoint::MidGrow,
+            CrashPoint::AfterAnnounce,
+            CrashPoint::AfterCommit,
+            CrashPoint::MidRetain,
+            CrashPoint::AfterRetain,
+            CrashPoint::BetweenSequenceAndTail,
+        ] {
+            assert!(died.contains(&point), "{point:?} was on no way");
+        }
+    }
+
+    #[test]
+    fn a_declaration_that_dies_halfway_leaves_its_entry_to_the_next() {
+        let root = TempDir::new();
+        let config = config(&root).retained(1, 4 << 10);
+        let bus = config.create("b").unwrap();
+        let doomed = config.open("b").unwrap();
+        let victim = doomed.publisher("a").unwrap();
+        let dies = |reached: &[CrashPoint]| reached.last() == Some(&CrashPoint::MidDeclaration);
+        let (_, lived) = rehearsal::act(dies, || victim.retained());
+        assert!(lived.is_none());
+        rehearsal::bury(doomed);
+        let publisher = bus.publisher("a").unwrap();
+        publisher.publish("before").unwrap();
+        assert_eq!(value(&bus, "a"), None);
+        let publisher = publisher.retained().unwrap();
+        publisher.publish("after").unwrap();
+        assert_eq!(value(&bus, "a").as_deref(), Some("after"));
+    }
+}
