@@ -179,6 +179,44 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "no_announce",
+        mistake: "a reader gets an older value than the message that it has received",
+        noticed_by: &[Loom("loom_a_value_is_no_older_than_what_was_received")],
+    },
+    Mutant {
+        name: "copy_after_tail",
+        mistake: "the end of the stream is stored before the value that it belongs to",
+        noticed_by: &[
+            Loom("loom_a_value_is_visible_with_the_end_of_the_stream"),
+            Loom("loom_a_value_survives_its_writer"),
+        ],
+    },
+    Mutant {
+        name: "no_redo",
+        mistake: "a value is not brought up to date when its publisher has died between the commit and the copy",
+        noticed_by: &[
+            Loom("loom_a_value_survives_its_writer"),
+            Tests("a_value_is_the_newest_committed_message_wherever_its_publisher_dies"),
+        ],
+    },
+    Mutant {
+        name: "no_reuse_fence",
+        mistake: "a reader does not see that the buffer it reads is being reused",
+        noticed_by: &[Loom("loom_a_value_is_read_whole")],
+    },
+    Mutant {
+        name: "version_not_compared",
+        mistake: "a reader does not ask whether the buffer was reused that it has read",
+        noticed_by: &[Loom("loom_a_value_is_read_whole")],
+    },
+    Mutant {
+        name: "no_walk",
+        mistake: "a reader takes bytes of another message for the value that a dead publisher has announced there",
+        noticed_by: &[Tests(
+            "what_a_dead_publisher_has_announced_is_believed_only_if_it_was_committed",
+        )],
+    },
+    Mutant {
         name: "sequence_relaxed",
         mistake: "a subscriber takes a sequence for that of an earlier end of the stream",
         noticed_by: &[Loom("loom_a_bound_is_visible_with_the_end_of_the_stream")],

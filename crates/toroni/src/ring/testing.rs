@@ -26,6 +26,7 @@ impl ValueSource for Memory {
 
 impl Memory {
     /// Adds values: of as many topics, in as many units.
+    #[cfg(loom)]
     pub(super) fn with_values(mut self, topics: usize, units: usize) -> Self {
         self.index = (0..topics).map(|_| AtomicU32::new(0)).collect();
         self.entries = (0..topics).map(|_| ValueEntry::default()).collect();

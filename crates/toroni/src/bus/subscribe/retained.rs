@@ -679,6 +679,35 @@ mod tests {
         }
     }
 
+    /// The next message covers the place, and has bytes there that look like the announced one.
+    #[test]
+    fn what_a_dead_publisher_has_announced_is_believed_only_if_it_was_committed() {
+        let root = TempDir::new();
+        let config = config(&root);
+        let bus = config.create("b").unwrap();
+        let publisher = bus.publisher("a").unwrap().retained().unwrap();
+        let other = bus.publisher("other").unwrap();
+        publisher.publish("first").unwrap();
+        let doomed = config.open("b").unwrap();
+        let inlet = doomed.inlet().unwrap();
+        let topics = ["other", "a"].map(|topic| inlet.topic(topic).unwrap());
+        let parts = [&[7; 16][..]];
+        let entries = topics.each_ref().map(|topic| Entry::new(topic, &parts));
+        let dies = |reached: &[CrashPoint]| reached.last() == Some(&CrashPoint::BeforeCommit);
+        let (_, lived) = rehearsal::act(dies, || inlet.publish(&entries, Limit::Policy));
+        assert!(lived.is_none());
+        rehearsal::bury((topics, inlet, doomed));
+        assert_eq!(value(&bus, "a").as_deref(), Some("first"));
+        let id = bus.topics().unwrap().iter().position(|topic| topic.name == "a").unwrap();
+        let word = crate::ring::writer::header(16, 1 | u32::try_from(id).unwrap() << 8);
+        let mut forged = [7; 64];
+        forged[16..24].copy_from_slice(&word.to_ne_bytes());
+        other.publish(forged).unwrap();
+        assert_eq!(value(&bus, "a").as_deref(), Some("first"));
+        publisher.publish("second").unwrap();
+        assert_eq!(value(&bus, "a").as_deref(), Some("second"));
+    }
+
     #[test]
     fn a_declaration_that_dies_halfway_leaves_its_entry_to_the_next() {
         let root = TempDir::new();

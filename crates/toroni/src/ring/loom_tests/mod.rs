@@ -15,6 +15,7 @@
 mod deaths;
 mod passing;
 mod space;
+mod values;
 
 use super::copy::Scratch;
 use super::memory::{RecordStart, Ring};

@@ -1,0 +1,149 @@
+//! Values: a reader gets the newest message that it may have received, whole, whatever becomes of the writers.
+
+use super::*;
+use crate::hook::rehearsal;
+use crate::ring::bounds::set_retained;
+use crate::ring::position::to_index;
+use crate::ring::values::Value;
+use crate::ring::writer::header;
+
+/// A message of the retained topic 0, and one of topic 1.
+const KEPT: u32 = 0x001;
+const OTHER: u32 = 0x101;
+
+/// Returns a stream of one message of another topic, with room for more. Topic 0 is retained.
+fn retaining() -> Memory {
+    let mut memory = Memory::laid(CAPACITY, START, &[LENGTH]).with_values(2, 8);
+    memory.control.reserved.0 = AtomicU64::new(START + CAPACITY);
+    set_retained(&memory.control, 0);
+    memory.ring().values().unwrap().declare(0).unwrap();
+    memory
+}
+
+fn publish(ring: Ring<'_>, owner_died: bool, tag: u32) {
+    let mut appender = Appender::begin(ring, owner_died).unwrap();
+    let stamp = appender.sequence();
+    appender.write(Record { tag, extensions: &[], payload: &body(stamp, LENGTH) });
+}
+
+/// Reads the value of topic 0 and returns its sequence. It must be whole.
+fn read(memory: &Memory) -> Option<u64> {
+    let mut scratch = Scratch::default();
+    let value = memory.ring().values().unwrap().read(memory.ring(), 0, &mut scratch);
+    match value.unwrap() {
+        Value::None | Value::Unstable => None,
+        Value::Present(seen) => {
+            assert_eq!(seen.tag, KEPT);
+            let bytes = scratch.bytes(to_index(seen.length.into()));
+            assert!(bytes == body(seen.sequence, seen.length), "torn: {seen:?}");
+            Some(seen.sequence)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Receives what there is, and returns the sequence of the newest message of topic 0 (R2).
+fn received(memory: &Memory) -> Option<u64> {
+    let mut cursor = Cursor { position: START + BYTES, sequence: 1 };
+    let mut newest = None;
+    while let Some(seen) = cursor.peek(memory.ring()).unwrap() {
+        newest = (seen.tag == KEPT).then_some(seen.sequence).or(newest);
+        cursor.advance(&seen);
+    }
+    newest
+}
+
+fn reading(memory: &Arc<Memory>, read: impl FnOnce(&Memory) + 'static) -> thread::JoinHandle<()> {
+    let memory = Arc::clone(memory);
+    thread::spawn(move || read(&memory))
+}
+
+/// The buffer that a reader copies is reused by the second of two messages. All three are committed.
+#[test]
+fn loom_a_value_is_read_whole() {
+    model(2, || {
+        // One word each.
+        let mut memory = Memory::laid(CAPACITY, START, &[8; 3]).with_values(1, 8);
+        let word = header(8, KEPT);
+        for number in 0..3 {
+            memory.words[to_index((START + number * 16) % CAPACITY / 8)] = AtomicU64::new(word);
+        }
+        memory.ring().values().unwrap().declare(0).unwrap();
+        let memory = Arc::new(memory);
+        let retain = |memory: &Memory, sequence: u64| {
+            let record = RecordStart { position: START + sequence * 16, sequence };
+            let values = memory.ring().values().unwrap();
+            values.announce(0, record, record.position, 16);
+            values.retain(memory.ring(), record, word);
+        };
+        retain(&memory, 0);
+        let reader = reading(&memory, |memory| _ = read(memory));
+        retain(&memory, 1);
+        retain(&memory, 2);
+        reader.join().unwrap();
+        assert_eq!(read(&memory), Some(2));
+    });
+}
+
+#[test]
+fn loom_a_value_is_no_older_than_what_was_received() {
+    model(2, || {
+        let memory = Arc::new(retaining());
+        let reader = reading(&memory, |memory| {
+            let newest = received(memory);
+            assert!(read(memory) >= newest, "it had received {newest:?}");
+        });
+        publish(memory.ring(), false, KEPT);
+        reader.join().unwrap();
+    });
+}
+
+/// R1: who sees the end of the stream finds the value of before that end in the entry alone.
+#[test]
+fn loom_a_value_is_visible_with_the_end_of_the_stream() {
+    model(2, || {
+        let memory = Arc::new(retaining());
+        let reader = reading(&memory, |memory| {
+            let tail = memory.control.commit.0.tail.load(Ordering::Acquire);
+            let kept = memory.ring().values().unwrap().sequence(0);
+            assert!(tail < START + 2 * BYTES || kept == Some(1), "at {tail} it is {kept:?}");
+        });
+        publish(memory.ring(), false, KEPT);
+        reader.join().unwrap();
+    });
+}
+
+/// A writer dies at each step of a message, while a reader reads. Another one repairs the stream and writes.
+#[test]
+fn loom_a_value_survives_its_writer() {
+    let mut step = 1;
+    loop {
+        // Not loom's type, because it reports from one execution to the next.
+        let died = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let report = std::sync::Arc::clone(&died);
+        model(1, move || {
+            let memory = Arc::new(retaining());
+            let reader = reading(&memory, |memory| {
+                let newest = received(memory);
+                assert!(read(memory) >= newest, "it had received {newest:?}");
+            });
+            let dies = move |reached: &[_]| reached.len() == step;
+            let lived = rehearsal::act(dies, || publish(memory.ring(), false, KEPT)).1;
+            report.store(lived.is_none(), std::sync::atomic::Ordering::Relaxed);
+            let successor = {
+                let memory = Arc::clone(&memory);
+                thread::spawn(move || publish(memory.ring(), true, OTHER))
+            };
+            successor.join().unwrap();
+            reader.join().unwrap();
+            let newest = received(&memory);
+            assert_eq!(memory.ring().values().unwrap().sequence(0), newest, "R1");
+            assert_eq!(read(&memory), newest);
+        });
+        if !died.load(std::sync::atomic::Ordering::Relaxed) {
+            break;
+        }
+        step += 1;
+    }
+    assert!(step > 8, "{step} steps are not all of them");
+}
