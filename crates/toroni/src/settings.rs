@@ -1,6 +1,5 @@
 //! The settings that a bus is created with and that its header records: pure values, checked once.
 
-use crate::ring::layout::TRACKED_TOPICS;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -155,7 +154,7 @@ pub(crate) const MOST_PARTICIPANTS: u32 = 1024;
 /// The table of arrivals then has 4 MiB.
 pub(crate) const MOST_ARRIVALS: u32 = 1 << 16;
 /// Only topics with a row can be retained.
-pub(crate) const MOST_RETAINED_TOPICS: u32 = TRACKED_TOPICS;
+pub(crate) const MOST_RETAINED_TOPICS: u32 = 4096;
 pub(crate) const SMALLEST_RETAINED_BYTES: u64 = 4 << 10;
 pub(crate) const LARGEST_RETAINED_BYTES: u64 = 1 << 32;
 

@@ -18,6 +18,7 @@ use Place::{AfterStore, LeftOut, Publisher, Subscriber};
 
 const NO_CREATION: Place = LeftOut("the bus is there");
 const NO_ARRIVALS: Place = LeftOut("nothing comes from elsewhere");
+const NO_VALUES: Place = LeftOut("no topic is retained: loom models have values");
 const NO_REMOVAL: Place = LeftOut("no process removes the bus");
 const NO_DISK: Place = LeftOut("the bus is in memory");
 const NO_SOCKETS: Place = LeftOut("subscribers sleep on the futex");
@@ -34,6 +35,11 @@ pub const POINTS: &[(&str, Place)] = &[
     ("before-commit", AfterStore("Next")),
     ("after-commit", AfterStore("Commit")),
     ("between-sequence-and-tail", AfterStore("Sequence")),
+    ("mid-declaration", NO_VALUES),
+    ("mid-grow", NO_VALUES),
+    ("after-announce", NO_VALUES),
+    ("mid-retain", NO_VALUES),
+    ("after-retain", NO_VALUES),
     ("before-unlock", Publisher("Unlock")),
     ("before-wake", Publisher("LoadSleeps")),
     ("topic-append", AfterStore("Topic")),

@@ -6,6 +6,7 @@ use crate::ring::arrivals::Arrivals;
 use crate::ring::layout::row_words;
 use crate::ring::memory::Ring;
 use crate::ring::position::to_index;
+use crate::ring::values::{ValueSource, Values};
 use crate::shm::participants::ReadersSegment;
 use crate::shm::segment::RingSegment;
 use crate::topic::table::TableMemory;
@@ -14,6 +15,13 @@ use crate::topic::table::TableMemory;
 #[inline]
 pub(super) fn ring_of(segment: &RingSegment) -> Ring<'_> {
     Ring::mapped_twice(segment.control(), segment.words(), segment.shape(), segment)
+}
+
+impl ValueSource for RingSegment {
+    fn values(&self) -> Option<Values<'_>> {
+        let (index, entries, area) = self.values()?;
+        Some(Values { index, entries, area })
+    }
 }
 
 /// Returns the topic table.

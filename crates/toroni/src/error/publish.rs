@@ -194,7 +194,7 @@ pub enum RetainError {
     TopicTableFull,
     /// The topic is none of the first ones of the bus.
     #[error(
-        "only the first {limit} topics of a bus can be retained: declare topics before there are so many"
+        "only the first {limit} topics of a bus can be retained: declare topics before there are that many"
     )]
     TooManyTopics {
         /// How many topics can be retained as to their number.

@@ -48,7 +48,7 @@
 //! | SLEEP | reader: membarrier after `asymmetric` | writer: light fence after COMMIT | that a reader must be woken |
 //! | WANT | reader: `sleeps`, after its bits in the rows and its [`Arming`] | writer: `sleeps`, or a count that one of its threads has noted | what the reader wants, and that it armed |
 //! | PASSED | writer: COMMIT and `tail`, after the bound of the topic | reader: `tail` | where the newest record before `tail` of each topic ends |
-//! | ANNOUNCE | writer: COMMIT, after the announcement of a value | whoever has received the record | that the entry of the topic may be outdated |
+//! | ANNOUNCE | writer: COMMIT, after the announcement of a value | a process that has received the record | that the entry of the topic may be outdated |
 //! | RETAIN | writer: `version` of a value | reader: the same word | the valid buffer |
 //! | REUSE | writer: fence before it writes a buffer | reader: fence before it reads `version` again | that the buffer is being reused |
 //! | END | writer: `sequence`, after `next` | reader: `sequence`, before it loads `next` | that a commit has begun |

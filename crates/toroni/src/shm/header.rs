@@ -18,7 +18,7 @@ use crate::ring::layout::{
     KIND_RING, KNOWN_TO_READ, KNOWN_TO_WRITE, LAYOUT_VERSION, MAGIC, RawFileHeader, RawHeader,
     RawKernelContext, TRACKED_TOPICS, UNSET,
 };
-use crate::settings::{LockKind, NotifyKind, Settings};
+use crate::settings::{LockKind, MOST_RETAINED_TOPICS, NotifyKind, Settings};
 use std::mem::{offset_of, size_of};
 use std::path::Path;
 
@@ -298,6 +298,8 @@ impl Header {
         bytes[offset_of!(RawFileHeader, bus_id)..][..16].copy_from_slice(&self.bus_id);
     }
 }
+
+const _: () = assert!(MOST_RETAINED_TOPICS == TRACKED_TOPICS);
 
 /// Returns the size of the three files of a bus together.
 pub(crate) fn bus_bytes(settings: &Settings) -> u64 {

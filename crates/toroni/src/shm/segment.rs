@@ -9,9 +9,10 @@ use super::regions::Part;
 use super::ring_file::RingFile;
 use crate::error::FileError;
 use crate::hook::{self, CrashPoint};
-use crate::ring::layout::{ArrivalEntry, CONTROL_OFFSET, Control, PendingArrival, RawFileHeader};
+use crate::ring::layout::{
+    ArrivalEntry, CONTROL_OFFSET, Control, PendingArrival, RawFileHeader, VALUE_UNIT, ValueEntry,
+};
 use crate::ring::position::{Shape, to_index};
-use crate::ring::values::{UNIT_WORDS, ValueSource, Values};
 use crate::settings::LockKind;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use std::io;
@@ -84,6 +85,23 @@ impl RingSegment {
     pub(crate) fn wake_words(&self) -> &[AtomicU32] {
         // SAFETY: the mapping lives as long as self.
         unsafe { self.wake_words.slice() }
+    }
+
+    /// Returns the index of the values of retained topics, their entries and the words of their area, if the bus has any. For slow
+    /// paths.
+    pub(crate) fn values(&self) -> Option<(&[AtomicU32], &[ValueEntry], &[AtomicU64])> {
+        let header = self.header();
+        if header.settings.retained_topics == 0 {
+            return None;
+        }
+        let place =
+            |part| (to_index(header.offset(part)), to_index(header.regions.entries(part).into()));
+        let (index, topics) = place(Part::ValueIndex);
+        let (entries, count) = place(Part::Values);
+        let (area, units) = place(Part::ValueArea);
+        let words = units.saturating_mul(to_index(VALUE_UNIT / 8));
+        let index = self.mapping.slice(index, topics)?;
+        Some((index, self.mapping.slice(entries, count)?, self.mapping.slice(area, words)?))
     }
 
     /// Returns whether the bus was removed. For slow paths.
@@ -168,25 +186,6 @@ impl RingSegment {
             unreachable!("as large as the header says, which was checked");
         };
         Ok(Self { mapping, control, words, wake_words, shape, file })
-    }
-}
-
-impl ValueSource for RingSegment {
-    fn values(&self) -> Option<Values<'_>> {
-        let header = self.header();
-        if header.settings.retained_topics == 0 {
-            return None;
-        }
-        let place =
-            |part| (to_index(header.offset(part)), to_index(header.regions.entries(part).into()));
-        let (index, topics) = place(Part::ValueIndex);
-        let (entries, count) = place(Part::Values);
-        let (area, units) = place(Part::ValueArea);
-        Some(Values {
-            index: self.mapping.slice(index, topics)?,
-            entries: self.mapping.slice(entries, count)?,
-            area: self.mapping.slice(area, units.saturating_mul(UNIT_WORDS))?,
-        })
     }
 }
 

@@ -52,6 +52,11 @@ pub(crate) fn victim_of(point: CrashPoint) -> Victim {
         | P::BeforeCommit
         | P::AfterCommit
         | P::BetweenSequenceAndTail
+        | P::MidDeclaration
+        | P::MidGrow
+        | P::AfterAnnounce
+        | P::MidRetain
+        | P::AfterRetain
         | P::BeforeUnlock
         | P::BeforeWake
         | P::MidRound
@@ -139,6 +144,9 @@ fn times(point: CrashPoint, random: &mut Random) -> [u64; 3] {
     match victim_of(point) {
         // Its interval begins once, and a subscriber looks at a new topic once.
         _ if matches!(point, CrashPoint::MidBudget | CrashPoint::MidColumn) => [1, 1, 1],
+        _ if point == CrashPoint::MidDeclaration => [1, 1, 1],
+        // Each buffer of a value gets its first place once.
+        _ if point == CrashPoint::MidGrow => [1, 2, 2],
         // Each stream gets its entry once.
         _ if point == CrashPoint::MidArrival => [1, 2, random.between(3, STREAMS)],
         // There are fewer slots.

@@ -2,6 +2,7 @@
 
 use crate::survivors::{Case, LONGEST, Stalls, Survivors};
 use system_tests::counters::Phase;
+use system_tests::payload::decode;
 use system_tests::worker::BUNDLE;
 use toroni::hook::CrashPoint as P;
 
@@ -34,6 +35,8 @@ pub(crate) fn publisher(case: &Case, stalls: &mut Stalls) {
     survivors.wait_for_death(&mut victim, case);
     let told = survivors.fixture.counters.count(victim.id);
     let committed = committed(case, kind, told);
+    // Before and after the next publisher repairs the bus.
+    assert_value(case, &survivors, victim.id, &committed);
     if case.n == 2 && case.is_lossless() {
         // No process repairs anything or wakes another yet. What is committed arrives all the same.
         let counters = &survivors.fixture.counters;
@@ -49,7 +52,29 @@ pub(crate) fn publisher(case: &Case, stalls: &mut Stalls) {
     }
     survivors.fixture.counters.set_phase(Phase::Run);
     survivors.assert_progress(stalls);
+    assert_value(case, &survivors, victim.id, &committed);
     case.assert_arrived(&survivors.finish(), victim.id, &committed);
+}
+
+/// Asserts that the value of the victim's topic is the newest message that it committed.
+fn assert_value(
+    case: &Case,
+    survivors: &Survivors,
+    worker: u32,
+    committed: &std::ops::RangeInclusive<u64>,
+) {
+    if case.point == P::TopicAppend {
+        // Each of its messages is on a topic of its own.
+        return;
+    }
+    let topic = format!("worker/{}", worker % 16);
+    let value = survivors.fixture.bus().retained(&topic).expect("the value can be read");
+    let count = value.map_or(0, |value| {
+        let payload = decode(value.payload()).expect("whole");
+        assert_eq!(payload.worker, worker, "{case:?}");
+        payload.counter + 1
+    });
+    assert!(committed.contains(&count), "{case:?}: the value is {count}, not {committed:?}");
 }
 
 /// How the victim publishes, so that it gets to the point.
@@ -77,7 +102,9 @@ fn committed(case: &Case, kind: &str, told: u64) -> std::ops::RangeInclusive<u64
         // before it has committed anything.
         _ if kind == "burst" => told..=told + group,
         P::BeforeUnlock | P::BeforeWake | P::MidRound | P::MidWake => told..=told + group,
-        P::AfterCommit | P::BetweenSequenceAndTail => told + group..=told + group,
+        P::AfterCommit | P::BetweenSequenceAndTail | P::MidRetain | P::AfterRetain => {
+            told + group..=told + group
+        }
         _ => told..=told,
     }
 }

@@ -11,7 +11,6 @@ use crate::error::{Corrupt, FileError, OpenError};
 use crate::hook::{self, CrashPoint};
 use crate::ring::memory::Ring;
 use crate::ring::reader::Cursor;
-use crate::ring::values::ValueSource;
 use crate::shm::directory::BusDirectory;
 use crate::shm::mapping::{MapOptions, Protection};
 use crate::shm::platform::KernelContext;
@@ -95,7 +94,7 @@ fn try_check(directory: &BusDirectory) -> Result<Option<Option<Reopened>>, OpenE
         _ => {
             segment.control().reset();
             arrivals_of(&segment).reset();
-            if let Some(values) = segment.values() {
+            if let Some(values) = ring_of(&segment).values() {
                 values.reset();
             }
             ring_of(&segment).word(0).store(0, Ordering::Relaxed);

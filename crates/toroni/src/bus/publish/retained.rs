@@ -82,12 +82,12 @@ impl Publishing {
 }
 
 impl Publisher {
-    /// Retains the topic: from now on the bus keeps its newest message, whoever publishes it. A subscriber that joins later can
+    /// Retains the topic: from now on the bus keeps its newest message, by any publisher. A subscriber that joins later can
     /// have it at once ([`SubscriberBuilder::retained`](crate::SubscriberBuilder::retained)), and any program can read it
     /// ([`Bus::retained`](crate::Bus::retained)). The topic stays retained as long as the bus exists.
     ///
     /// The calls of this handle publish only what can be kept. Those of other handles publish what they always do; if their
-    /// message finds no room, the value is missing, and readers are told.
+    /// message finds no room, the value is missing, and readers learn that.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -652,7 +652,7 @@ mod tests {
                 assert_eq!(found, newest, "{what}: round {round}, way {way}, after {reached:?}");
             };
             compare("after the death");
-            // Whoever publishes next repairs the bus.
+            // The next publisher repairs the bus.
             match random.below(3) {
                 0 => _ = other.publish(vec![7; random.index(900)]).unwrap(),
                 1 => _ = other.publish_batch(&[[7; 40]; 5], Limit::Policy).unwrap(),

@@ -151,9 +151,12 @@ impl Handle {
         if exclusive {
             let exclusive = bus.exclusive().expect("an exclusive publisher");
             let topic = exclusive.topic(topic).expect("a topic");
+            exclusive.retained(topic.clone()).expect("retained");
             return Self::Exclusive(exclusive, topic);
         }
         let publisher = bus.publisher(topic).expect("a publisher");
+        // By another handle: what this one publishes takes the common way.
+        publisher.clone().retained().expect("retained");
         Self::Shared(bus, publisher)
     }
 
