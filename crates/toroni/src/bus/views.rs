@@ -6,7 +6,7 @@ use crate::ring::arrivals::Arrivals;
 use crate::ring::layout::row_words;
 use crate::ring::memory::Ring;
 use crate::ring::position::to_index;
-use crate::ring::values::{ValueSource, Values};
+use crate::ring::values::Values;
 use crate::shm::participants::ReadersSegment;
 use crate::shm::segment::RingSegment;
 use crate::topic::table::TableMemory;
@@ -14,14 +14,13 @@ use crate::topic::table::TableMemory;
 /// Returns the ring, for its writers and readers.
 #[inline]
 pub(super) fn ring_of(segment: &RingSegment) -> Ring<'_> {
-    Ring::mapped_twice(segment.control(), segment.words(), segment.shape(), segment)
+    Ring::mapped_twice(segment.control(), segment.words(), segment.shape())
 }
 
-impl ValueSource for RingSegment {
-    fn values(&self) -> Option<Values<'_>> {
-        let (index, entries, area) = self.values()?;
-        Some(Values { index, entries, area })
-    }
+/// Returns the values of retained topics, if the bus has any.
+pub(super) fn values_of(segment: &RingSegment) -> Option<Values<'_>> {
+    let (index, entries, area) = segment.values()?;
+    Some(Values { index, entries, area })
 }
 
 /// Returns the topic table.

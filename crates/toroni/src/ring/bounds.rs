@@ -20,15 +20,20 @@ use crate::sync::{AtomicU64, Ordering};
 /// The bit of a bound that says: one of its topics is retained (`values.rs`). Positions are multiples of 8.
 const RETAINED: u64 = 1;
 
-/// Sets the bound of the topic of a record with this tag, which ends at `end`. Returns whether the topic may be retained. Only
-/// the owner of the writer lock may call this, before the commit. It may lower what an owner has left that died before its
-/// commit, but never below the end of a committed record.
+/// Sets the bound of the topic of a record with this tag, which ends at `end`, and which may be retained or not. Only the owner
+/// of the writer lock may call this, before the commit. It may lower what an owner has left that died before its commit, but
+/// never below the end of a committed record.
 #[inline(always)]
-pub(super) fn set(control: &Control, tag: u32, end: u64) -> bool {
-    let word = word_of(control, topic_of(tag));
-    let retained = word.load(Ordering::Relaxed) & RETAINED;
-    word.store(end | retained, Ordering::Relaxed);
-    retained != 0
+pub(super) fn set(control: &Control, tag: u32, end: u64, may_be_retained: bool) {
+    let word = if may_be_retained { end | RETAINED } else { end };
+    word_of(control, topic_of(tag)).store(word, Ordering::Relaxed);
+}
+
+/// Returns whether the topic of a record with this tag may be retained: it, or one that shares its bound. Only the owner of the
+/// writer lock may rely on the answer.
+#[inline(always)]
+pub(crate) fn may_be_retained(control: &Control, tag: u32) -> bool {
+    word_of(control, topic_of(tag)).load(Ordering::Relaxed) & RETAINED != 0
 }
 
 /// Says that a topic is retained. Only the owner of the writer lock may call this.

@@ -6,7 +6,6 @@
 use super::copy;
 use super::layout::{BLOCKS, BlockEntry, Control, NO_ENTRY};
 use super::position::{Shape, to_index};
-use super::values::{ValueSource, Values};
 use crate::hook::mutant;
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -16,8 +15,6 @@ pub(crate) struct Ring<'a> {
     pub(crate) control: &'a Control,
     words: &'a [AtomicU64],
     shape: Shape,
-    /// Asked on slow paths only.
-    values: &'a dyn ValueSource,
 }
 
 /// A place in the stream: where the record with this sequence starts, or will start.
@@ -31,36 +28,20 @@ impl<'a> Ring<'a> {
     /// Makes a ring of the stream's words, either once (plain memory) or twice in a row (a double
     /// mapping, in which no record wraps). Returns `None` if their number fits neither.
     #[cfg(test)]
-    pub(crate) fn new(
-        control: &'a Control,
-        words: &'a [AtomicU64],
-        shape: Shape,
-        values: &'a dyn ValueSource,
-    ) -> Option<Self> {
+    pub(crate) fn new(control: &'a Control, words: &'a [AtomicU64], shape: Shape) -> Option<Self> {
         let once = to_index(shape.capacity() / 8);
         (words.len() == once || words.len() == once.saturating_mul(2)).then_some(Self {
             control,
             words,
             shape,
-            values,
         })
     }
 
     /// Makes a ring of the words of a double mapping.
     #[inline]
-    pub(crate) fn mapped_twice(
-        control: &'a Control,
-        words: &'a [AtomicU64],
-        shape: Shape,
-        values: &'a dyn ValueSource,
-    ) -> Self {
+    pub(crate) fn mapped_twice(control: &'a Control, words: &'a [AtomicU64], shape: Shape) -> Self {
         debug_assert!(words.len() / 2 == to_index(shape.capacity() / 8));
-        Self { control, words, shape, values }
-    }
-
-    /// Returns the values of retained topics, if the bus has any.
-    pub(crate) fn values(&self) -> Option<Values<'a>> {
-        self.values.values()
+        Self { control, words, shape }
     }
 
     #[inline]

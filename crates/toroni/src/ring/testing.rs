@@ -3,7 +3,8 @@
 use super::layout::{ALIGNMENT, BLOCKS, BlockEntry, Control, Line, NO_ENTRY, ValueEntry};
 use super::memory::Ring;
 use super::position::{Shape, record_bytes, to_index};
-use super::values::{UNIT_WORDS, ValueSource, Values};
+#[cfg(loom)]
+use super::values::{UNIT_WORDS, Values};
 use super::writer::header;
 use crate::sync::{AtomicU32, AtomicU64};
 
@@ -17,14 +18,14 @@ pub(super) struct Memory {
     area: Vec<AtomicU64>,
 }
 
-impl ValueSource for Memory {
-    fn values(&self) -> Option<Values<'_>> {
+impl Memory {
+    /// Returns its values, if it has any.
+    #[cfg(loom)]
+    pub(super) fn values(&self) -> Option<Values<'_>> {
         let Self { index, entries, area, .. } = self;
         (!entries.is_empty()).then_some(Values { index, entries, area })
     }
-}
 
-impl Memory {
     /// Adds values: of as many topics, in as many units.
     #[cfg(loom)]
     pub(super) fn with_values(mut self, topics: usize, units: usize) -> Self {
@@ -82,7 +83,7 @@ impl Memory {
     }
 
     pub(super) fn ring(&self) -> Ring<'_> {
-        Ring::new(&self.control, &self.words, self.shape, self).unwrap()
+        Ring::new(&self.control, &self.words, self.shape).unwrap()
     }
 
     pub(super) fn shape(&self) -> Shape {

@@ -42,12 +42,6 @@ const ATTEMPTS: u32 = if cfg!(loom) { 2 } else { 64 };
 /// Words of a unit of the area.
 pub(crate) const UNIT_WORDS: usize = to_index(VALUE_UNIT / ALIGNMENT);
 
-/// What has values: a mapped bus.
-pub(crate) trait ValueSource {
-    /// Returns the values, if the bus has any.
-    fn values(&self) -> Option<Values<'_>>;
-}
-
 /// The values of a bus, borrowed.
 #[derive(Clone, Copy)]
 pub(crate) struct Values<'a> {

@@ -25,6 +25,7 @@ use super::gate;
 use super::layout::{ALIGNMENT, NO_ENTRY};
 use super::memory::{RecordStart, Ring};
 use super::position::{MISPLACED, record_bytes, to_index};
+use super::values::Values;
 use crate::error::Corrupt;
 use crate::hook::{self, CrashPoint, mutant, weakened};
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -36,8 +37,11 @@ const WRITTEN_AHEAD: usize = 1024;
 
 /// Appends records. The owner of the writer lock makes an appender after locking, and drops it
 /// before unlocking.
-pub(crate) struct Appender<'a> {
+///
+/// It has `VALUES` for topics that may be retained. Others need not ask for each record.
+pub(crate) struct Appender<'a, const VALUES: bool = false> {
     ring: Ring<'a>,
+    values: Option<Values<'a>>,
     tail: u64,
     sequence: u64,
 }
@@ -78,10 +82,14 @@ pub(crate) const fn header(length: u32, tag: u32) -> u64 {
 impl<'a> Appender<'a> {
     /// Starts appending, and recovers if a previous owner died. `owner_died` is what the lock
     /// reports. An owner may also have died without that, if no process saw its lock.
-    pub(crate) fn begin(ring: Ring<'a>, owner_died: bool) -> Result<Self, Corrupt> {
+    pub(crate) fn begin(
+        ring: Ring<'a>,
+        values: impl FnOnce() -> Option<Values<'a>>,
+        owner_died: bool,
+    ) -> Result<Self, Corrupt> {
         let mut appender = Self::at_stored_end(ring);
         if owner_died || appender.is_outdated() {
-            appender.recover()?;
+            appender.recover(values())?;
         }
         hook::point(CrashPoint::AfterLock);
         Ok(appender)
@@ -108,9 +116,78 @@ impl<'a> Appender<'a> {
     fn at_stored_end(ring: Ring<'a>) -> Self {
         let commit = &ring.control.commit.0;
         let tail = commit.tail.load(Ordering::Relaxed);
-        Self { ring, tail, sequence: commit.sequence.load(Ordering::Relaxed) }
+        Self { ring, values: None, tail, sequence: commit.sequence.load(Ordering::Relaxed) }
     }
 
+    /// Returns whether a record with this tag needs [`Self::with_values`].
+    #[inline(always)]
+    pub(crate) fn may_retain(&self, tag: u32) -> bool {
+        bounds::may_be_retained(self.ring.control, tag)
+    }
+
+    /// Returns an appender of records whose topics may be retained.
+    pub(crate) fn with_values(&self, values: Option<Values<'a>>) -> Appender<'a, true> {
+        let Self { ring, tail, sequence, .. } = *self;
+        Appender { ring, values, tail, sequence }
+    }
+
+    /// Appends records whose topics may be retained.
+    #[cold]
+    pub(crate) fn append_with_values<R>(
+        &mut self,
+        values: Option<Values<'a>>,
+        append: impl FnOnce(&mut Appender<'a, true>) -> R,
+    ) -> R {
+        let mut appender = self.with_values(values);
+        let result = append(&mut appender);
+        (self.tail, self.sequence) = (appender.tail, appender.sequence);
+        result
+    }
+
+    /// Rolls the end of the stream forward over what a dead owner committed (invariant I3).
+    ///
+    /// - Sequence and tail may be a half-updated pair, so both are counted again from the newest
+    ///   entry of the index.
+    /// - If the owner died before its commit, the word at the tail is still 0, whatever `next` says.
+    ///   The next record overwrites everything that the owner wrote, including index entries that
+    ///   point beyond the tail.
+    /// - `reserved` stays as it is, because readers may have seen it.
+    /// - What the owner committed, and had no time to retain, is retained before `tail` is stored (R1).
+    #[cold]
+    fn recover(&mut self, values: Option<Values<'a>>) -> Result<(), Corrupt> {
+        if mutant("recovery_lowers_reserved") {
+            let lowered = self.ring.shape().round_up_to_block(self.tail + ALIGNMENT);
+            self.ring.control.reserved.0.store(lowered, Ordering::Relaxed);
+        }
+        let tail = self.tail;
+        let values = values.filter(|_| !mutant("no_redo"));
+        let end = self.find_end(|record, word| {
+            if record.position >= tail
+                && let Some(values) = values
+            {
+                values.retain(self.ring, record, word);
+            }
+        })?;
+        // The mutant continues at the stored tail, as if the stream ended there.
+        self.tail = if mutant("no_roll_forward") { self.tail } else { end.position };
+        self.sequence = end.sequence;
+        let commit = &self.ring.control.commit.0;
+        commit.sequence.store(self.sequence, Ordering::Release);
+        hook::point(CrashPoint::MidRecovery);
+        commit.tail.store(self.tail, Ordering::Release);
+        // The dead owner's proposal is void. A joining reader would wait for its decision.
+        let control = self.ring.control;
+        let reserved = control.reserved.0.load(Ordering::Relaxed);
+        if !mutant("proposal_survives_recovery") {
+            gate::withdraw(&control.waits.0, reserved);
+        }
+        // Last: until then, an owner that dies in here leaves a stream that the next one recovers.
+        commit.next.store(self.tail, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl<'a, const VALUES: bool> Appender<'a, VALUES> {
     /// Returns whether the stored tail may not be the end of the stream (I4).
     #[inline]
     fn is_outdated(&self) -> bool {
@@ -184,8 +261,9 @@ impl<'a> Appender<'a> {
             }
         }
         self.index_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
-        let is_retained = self.note(record.tag, bytes);
-        self.commit(header(record.length(), record.tag), bytes, 1, is_retained);
+        let word = header(record.length(), record.tag);
+        self.note(record.tag, self.start(), bytes, self.tail + bytes);
+        self.commit(word, bytes, 1);
     }
 
     /// Writes and commits records without extensions, as long as they end below `reserved` and
@@ -219,8 +297,8 @@ impl<'a> Appender<'a> {
             #[expect(clippy::cast_possible_truncation, reason = "shorter than a block")]
             let length = payload.len() as u32;
             let bytes = words as u64 * ALIGNMENT;
-            let is_retained = self.note(tag, bytes);
             tail += bytes;
+            self.note(tag, self.start(), bytes, tail);
             self.store_next(tail);
             // COMMIT
             record[0]
@@ -229,9 +307,7 @@ impl<'a> Appender<'a> {
                 record[words].store(0, Ordering::Relaxed);
             }
             hook::point(CrashPoint::AfterCommit);
-            if is_retained {
-                self.retain(bytes);
-            }
+            self.retain(self.start(), bytes);
             at += words;
             sequence = sequence.wrapping_add(1);
             // END
@@ -276,8 +352,9 @@ impl<'a> Appender<'a> {
             _ => self.write_extended_with(extensions, length, bytes, fill)?,
         };
         self.index_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
-        let is_retained = self.note(tag, bytes);
-        self.commit(header(whole, tag), bytes, 1, is_retained);
+        let word = header(whole, tag);
+        self.note(tag, self.start(), bytes, self.tail + bytes);
+        self.commit(word, bytes, 1);
         Ok(result)
     }
 
@@ -312,15 +389,14 @@ impl<'a> Appender<'a> {
         let mut first = 0;
         let mut position = self.tail;
         let mut count = 0;
-        let (mut bounded, mut may_be_retained, mut is_retained) = (0, false, false);
+        let mut bounded = 0;
         let end = self.tail + bytes;
         let mut rest = self.ring.contiguous_words(self.tail, to_index(bytes / ALIGNMENT));
         for record in records {
             let word = header(record.length(), record.tag);
-            if record.tag != bounded {
+            if record.tag != bounded && !VALUES {
                 bounded = record.tag;
-                may_be_retained = self.set_bound(bounded, end);
-                is_retained |= may_be_retained;
+                self.set_bound(bounded, end);
             }
             let bytes = record.bytes();
             let split = rest.and_then(|rest| rest.split_at_checked(to_index(bytes / ALIGNMENT)));
@@ -342,9 +418,9 @@ impl<'a> Appender<'a> {
             } else {
                 header_word.store(word, Ordering::Relaxed);
             }
-            if may_be_retained {
+            if VALUES {
                 let sequence = self.sequence.wrapping_add(count);
-                self.announce(bounded, RecordStart { position, sequence }, bytes);
+                self.note(record.tag, RecordStart { position, sequence }, bytes, end);
             }
             count += 1;
             self.index_blocks(position, bytes, self.sequence.wrapping_add(count));
@@ -353,7 +429,7 @@ impl<'a> Appender<'a> {
         assert_eq!(position, self.tail + bytes, "the batch is as long as stated");
         if count > 0 {
             self.end_stream_at(position);
-            self.commit(first, bytes, count, is_retained);
+            self.commit(first, bytes, count);
         }
     }
 
@@ -422,38 +498,30 @@ impl<'a> Appender<'a> {
         hook::point(CrashPoint::BeforeCommit);
     }
 
-    /// PASSED: readers that see the commit which follows also see that the topic has a record that ends at `end`. Returns whether
-    /// the topic may be retained.
+    /// PASSED: readers that see the commit which follows also see that the topic has a record that ends at `end`.
     #[inline(always)]
-    fn set_bound(&self, tag: u32, end: u64) -> bool {
-        !mutant("bound_after_commit") && bounds::set(self.ring.control, tag, end)
-    }
-
-    /// Notes what follows from the record at the end of the stream, before it is committed. Returns whether its topic may be
-    /// retained.
-    #[inline(always)]
-    fn note(&self, tag: u32, bytes: u64) -> bool {
-        let is_retained = self.set_bound(tag, self.tail + bytes);
-        if is_retained {
-            let record = RecordStart { position: self.tail, sequence: self.sequence };
-            self.announce(tag, record, bytes);
+    fn set_bound(&self, tag: u32, end: u64) {
+        if !mutant("bound_after_commit") {
+            let may_be_retained = VALUES && bounds::may_be_retained(self.ring.control, tag);
+            bounds::set(self.ring.control, tag, end, may_be_retained);
         }
-        is_retained
     }
 
-    #[cold]
-    fn announce(&self, tag: u32, record: RecordStart, bytes: u64) {
-        if let Some(values) = self.ring.values() {
+    /// Notes a record that is about to be committed, in the bound of its topic, and in its value.
+    #[inline(always)]
+    fn note(&self, tag: u32, record: RecordStart, bytes: u64, end: u64) {
+        self.set_bound(tag, end);
+        if VALUES && let Some(values) = &self.values {
             values.announce(bounds::topic_of(tag), record, self.tail, bytes);
         }
     }
 
-    /// Copies the records that are values, of those that were committed after `tail`.
-    #[cold]
-    fn retain(&self, bytes: u64) {
-        let Some(values) = self.ring.values() else { return };
-        let mut at = RecordStart { position: self.tail, sequence: self.sequence };
-        while at.position < self.tail + bytes {
+    /// Copies those records that are values, of the ones that were committed from `at` on.
+    #[inline(always)]
+    fn retain(&self, mut at: RecordStart, bytes: u64) {
+        let Some(values) = self.values.filter(|_| VALUES) else { return };
+        let end = at.position + bytes;
+        while at.position < end {
             let word = self.ring.word(at.position).load(Ordering::Relaxed);
             values.retain(self.ring, at, word);
             at = RecordStart {
@@ -463,8 +531,14 @@ impl<'a> Appender<'a> {
         }
     }
 
+    /// Returns where the next record starts.
+    #[inline(always)]
+    fn start(&self) -> RecordStart {
+        RecordStart { position: self.tail, sequence: self.sequence }
+    }
+
     #[inline]
-    fn commit(&mut self, header: u64, bytes: u64, count: u64, is_retained: bool) {
+    fn commit(&mut self, header: u64, bytes: u64, count: u64) {
         if !mutant("next_after_commit") {
             self.store_next(self.tail + bytes);
         }
@@ -474,18 +548,18 @@ impl<'a> Appender<'a> {
         if mutant("next_after_commit") {
             self.store_next(self.tail + bytes);
         }
-        if is_retained && !mutant("copy_after_tail") {
-            self.retain(bytes);
+        let start = self.start();
+        if !mutant("copy_after_tail") {
+            self.retain(start, bytes);
         }
-        let before = (self.tail, self.sequence);
         self.tail += bytes;
         self.sequence = self.sequence.wrapping_add(count);
         self.store_end();
-        if is_retained && mutant("copy_after_tail") {
-            Self { ring: self.ring, tail: before.0, sequence: before.1 }.retain(bytes);
+        if mutant("copy_after_tail") {
+            self.retain(start, bytes);
         }
         if mutant("bound_after_commit") {
-            bounds::set(self.ring.control, tag_of(header), self.tail);
+            bounds::set(self.ring.control, tag_of(header), self.tail, false);
         }
     }
 
@@ -508,48 +582,6 @@ impl<'a> Appender<'a> {
             let reserved = self.ring.control.reserved.0.load(Ordering::Relaxed);
             assert!(self.tail + ALIGNMENT <= reserved, "I1");
         }
-    }
-
-    /// Rolls the end of the stream forward over what a dead owner committed (invariant I3).
-    ///
-    /// - Sequence and tail may be a half-updated pair, so both are counted again from the newest
-    ///   entry of the index.
-    /// - If the owner died before its commit, the word at the tail is still 0, whatever `next` says.
-    ///   The next record overwrites everything that the owner wrote, including index entries that
-    ///   point beyond the tail.
-    /// - `reserved` stays as it is, because readers may have seen it.
-    /// - What the owner committed, and had no time to retain, is retained before `tail` is stored (R1).
-    #[cold]
-    fn recover(&mut self) -> Result<(), Corrupt> {
-        if mutant("recovery_lowers_reserved") {
-            let lowered = self.ring.shape().round_up_to_block(self.tail + ALIGNMENT);
-            self.ring.control.reserved.0.store(lowered, Ordering::Relaxed);
-        }
-        let tail = self.tail;
-        let values = self.ring.values().filter(|_| !mutant("no_redo"));
-        let end = self.find_end(|record, word| {
-            if record.position >= tail
-                && let Some(values) = values
-            {
-                values.retain(self.ring, record, word);
-            }
-        })?;
-        // The mutant continues at the stored tail, as if the stream ended there.
-        self.tail = if mutant("no_roll_forward") { self.tail } else { end.position };
-        self.sequence = end.sequence;
-        let commit = &self.ring.control.commit.0;
-        commit.sequence.store(self.sequence, Ordering::Release);
-        hook::point(CrashPoint::MidRecovery);
-        commit.tail.store(self.tail, Ordering::Release);
-        // The dead owner's proposal is void. A joining reader would wait for its decision.
-        let control = self.ring.control;
-        let reserved = control.reserved.0.load(Ordering::Relaxed);
-        if !mutant("proposal_survives_recovery") {
-            gate::withdraw(&control.waits.0, reserved);
-        }
-        // Last: until then, an owner that dies in here leaves a stream that the next one recovers.
-        commit.next.store(self.tail, Ordering::Relaxed);
-        Ok(())
     }
 
     /// Finds the end of the stream: counts records from the newest index entry to the first 0. Calls `found` with each, and its

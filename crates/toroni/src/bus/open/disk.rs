@@ -6,7 +6,7 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use crate::bus::views::{arrivals_of, ring_of};
+use crate::bus::views::{arrivals_of, ring_of, values_of};
 use crate::error::{Corrupt, FileError, OpenError};
 use crate::hook::{self, CrashPoint};
 use crate::ring::memory::Ring;
@@ -94,7 +94,7 @@ fn try_check(directory: &BusDirectory) -> Result<Option<Option<Reopened>>, OpenE
         _ => {
             segment.control().reset();
             arrivals_of(&segment).reset();
-            if let Some(values) = ring_of(&segment).values() {
+            if let Some(values) = values_of(&segment) {
                 values.reset();
             }
             ring_of(&segment).word(0).store(0, Ordering::Relaxed);

@@ -23,9 +23,9 @@ pub(super) trait Commit {
     fn tag(&self) -> u32;
 
     /// Writes and commits, under the writer lock. `end` says what is to be done if the caller's function panics.
-    fn write(
+    fn write<const VALUES: bool>(
         self,
-        appender: &mut Appender<'_>,
+        appender: &mut Appender<'_, VALUES>,
         participant: &Participant,
         end: CallEnd,
     ) -> Result<Self::Result, PublishError>;
@@ -46,9 +46,9 @@ impl Commit for Record<'_> {
     }
 
     #[inline(always)]
-    fn write(
+    fn write<const VALUES: bool>(
         self,
-        appender: &mut Appender<'_>,
+        appender: &mut Appender<'_, VALUES>,
         _: &Participant,
         _: CallEnd,
     ) -> Result<u64, PublishError> {
@@ -87,9 +87,9 @@ impl<'r, I: Iterator<Item = Record<'r>>> Commit for Batch<I> {
     }
 
     #[inline(always)]
-    fn write(
+    fn write<const VALUES: bool>(
         self,
-        appender: &mut Appender<'_>,
+        appender: &mut Appender<'_, VALUES>,
         _: &Participant,
         _: CallEnd,
     ) -> Result<Range<u64>, PublishError> {
@@ -126,9 +126,9 @@ impl<R, F: FnOnce(&[AtomicU64]) -> R> Commit for Filled<'_, F> {
     }
 
     #[inline(always)]
-    fn write(
+    fn write<const VALUES: bool>(
         self,
-        appender: &mut Appender<'_>,
+        appender: &mut Appender<'_, VALUES>,
         participant: &Participant,
         end: CallEnd,
     ) -> Result<(u64, R), PublishError> {

@@ -12,7 +12,7 @@ use super::publishing::{Publishing, WakeOnDrop};
 use super::terms::{Limit, Terms, at_most};
 use super::topics::TableShare;
 use super::wake::audience_of;
-use crate::bus::views::arrivals_of;
+use crate::bus::views::{arrivals_of, values_of};
 use crate::bus::{Bus, clock};
 use crate::error::{BurstError, PublishError, PublisherError};
 use crate::hook::{self, CrashPoint, mutant};
@@ -715,14 +715,14 @@ impl<'a> Call<'a> {
         if !self.has_room(extensions, parts)? {
             return Ok(false);
         }
-        let (table, now_ns) = (self.table(), self.now_ns);
+        let (inlet, table, now_ns) = (self.inlet, self.table(), self.now_ns);
         let appender = &mut self.held()?.appender;
         if let Some((arrival, reach)) = arrival {
             table.begin(arrival, reach, appender.tail(), now_ns);
         }
         let length = to_index(length_of(parts));
         let payload_length = u32::try_from(length).unwrap_or(u32::MAX);
-        appender.write_with(tag, extensions, payload_length, |words| {
+        let fill = |words: &[AtomicU64]| {
             let mut payload =
                 RacyBytesMut::new(words, length).expect("the double mapping holds any record");
             let mut offset = 0;
@@ -732,7 +732,15 @@ impl<'a> Call<'a> {
                 hook::point(CrashPoint::MidCopy);
             }
             Ok::<(), PublishError>(())
-        })?;
+        };
+        if appender.may_retain(tag) {
+            let values = values_of(&inlet.publishing.participant.ring);
+            appender.append_with_values(values, |appender| {
+                appender.write_with(tag, extensions, payload_length, fill)
+            })?;
+        } else {
+            appender.write_with(tag, extensions, payload_length, fill)?;
+        }
         if let Some((arrival, reach)) = arrival {
             table.finish(arrival, reach);
         }

@@ -8,7 +8,7 @@ use super::claim::PublisherClaim;
 use super::reader_slots::ReaderSlots;
 use super::reentrancy;
 use super::terms::{Limit, Terms, given_up};
-use crate::bus::views::{arrivals_of, ring_of};
+use crate::bus::views::{arrivals_of, ring_of, values_of};
 use crate::error::{FileError, PublishError, PublisherError};
 use crate::hook::{self, CrashPoint, mutant};
 use crate::notify::{self, AdaptiveFence, futex};
@@ -230,18 +230,20 @@ impl Participant {
     }
 
     /// Tries to take the lock and the end of the stream. It succeeds if the lock is free, or kept by the caller,
-    /// nothing has to be repaired, and `bytes` fit without a check of slow subscribers; [`Self::end_call`] gives
-    /// the lock back. Otherwise it returns what the try got of the lock, for [`Self::hold_after`].
+    /// nothing has to be repaired, `bytes` fit without a check of slow subscribers, and the topic of the tag is not retained;
+    /// [`Self::end_call`] gives the lock back. Otherwise it returns what the try got of the lock, for [`Self::hold_after`].
     #[inline(always)]
     pub(super) fn try_appender(
         &self,
         bytes: u64,
+        tag: u32,
         terms: &Terms,
     ) -> Result<Appender<'_>, Option<Acquired>> {
         let acquired = self.try_lock(terms);
         if acquired == Some(Acquired { owner_died: false })
             && let Some(appender) = Appender::resume(self.ring())
             && appender.fits(bytes)
+            && !appender.may_retain(tag)
         {
             return Ok(appender);
         }
@@ -346,12 +348,13 @@ impl Participant {
             hook::point(CrashPoint::Takeover);
         }
         let recovers = acquired.owner_died || Appender::has_to_recover(self.ring());
-        let begun = Appender::begin(self.ring(), acquired.owner_died).and_then(|appender| {
-            if recovers && !mutant("note_settled_late") {
-                arrivals_of(&self.ring).settle(appender.tail())?;
-            }
-            Ok(appender)
-        });
+        let begun = Appender::begin(self.ring(), || values_of(&self.ring), acquired.owner_died)
+            .and_then(|appender| {
+                if recovers && !mutant("note_settled_late") {
+                    arrivals_of(&self.ring).settle(appender.tail())?;
+                }
+                Ok(appender)
+            });
         match begun {
             Ok(appender) => {
                 if acquired.owner_died {

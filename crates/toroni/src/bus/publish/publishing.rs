@@ -19,6 +19,7 @@ use super::participant::{CallEnd, Held, Participant};
 use super::terms::Terms;
 use super::topics::{TableShare, Topics};
 use super::wake::{Wake, audience_of};
+use crate::bus::views::values_of;
 use crate::error::{PublishError, PublisherError};
 use crate::hook::{self, CrashPoint};
 use crate::notify::Audience;
@@ -107,7 +108,7 @@ impl Publishing {
         terms: &Terms,
     ) -> Result<C::Result, PublishError> {
         self.participant.check_fork()?;
-        match self.participant.try_appender(commit.bytes(), terms) {
+        match self.participant.try_appender(commit.bytes(), commit.tag(), terms) {
             Ok(appender) => {
                 let end = CallEnd { waited: false, keeps_lock: terms.keeps_lock };
                 self.write_and_wake(appender, end, commit)
@@ -128,13 +129,18 @@ impl Publishing {
             held = self.make_space(held, commit.bytes(), terms)?;
         }
         let Held { lock, appender } = held;
-        self.write_and_wake(appender, lock.defer(), commit)
+        let end = lock.defer();
+        if appender.may_retain(commit.tag()) {
+            let appender = appender.with_values(values_of(&self.participant.ring));
+            return self.write_and_wake(appender, end, commit);
+        }
+        self.write_and_wake(appender, end, commit)
     }
 
     #[inline(always)]
-    fn write_and_wake<C: Commit>(
+    fn write_and_wake<C: Commit, const VALUES: bool>(
         &self,
-        mut appender: Appender<'_>,
+        mut appender: Appender<'_, VALUES>,
         end: CallEnd,
         commit: C,
     ) -> Result<C::Result, PublishError> {
@@ -170,7 +176,8 @@ impl Publishing {
                 participant.count_since(&held, counted);
                 return Err((published, PublishError::LeaseLost));
             }
-            if extensions.is_empty() {
+            let may_retain = held.appender.may_retain(tag);
+            if extensions.is_empty() && !may_retain {
                 let count = held.appender.write_in_block(tag, &payloads[published..]);
                 if count > 0 {
                     published = count.saturating_add(published);
@@ -188,7 +195,12 @@ impl Publishing {
                 };
                 counted = held.end();
             }
-            held.appender.write(record);
+            if may_retain {
+                let values = values_of(&participant.ring);
+                held.appender.append_with_values(values, |appender| appender.write(record));
+            } else {
+                held.appender.write(record);
+            }
             hook::point(CrashPoint::MidBurst);
             published = published.saturating_add(1);
         }

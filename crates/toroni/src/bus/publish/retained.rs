@@ -7,6 +7,7 @@ use super::participant::{CallEnd, Participant};
 use super::publisher::Publisher;
 use super::publishing::Publishing;
 use super::terms::{Limit, Terms};
+use crate::bus::views::values_of;
 use crate::error::{PublishError, RetainError};
 use crate::ring::bounds;
 use crate::ring::values::{NoRoom, NotDeclared};
@@ -36,14 +37,14 @@ impl<C: Commit> Commit for Declared<C> {
         self.commit.tag()
     }
 
-    fn write(
+    fn write<const VALUES: bool>(
         self,
-        appender: &mut Appender<'_>,
+        appender: &mut Appender<'_, VALUES>,
         participant: &Participant,
         end: CallEnd,
     ) -> Result<C::Result, PublishError> {
         let lock = participant.lock_guard(end);
-        if let Some(values) = participant.ring().values()
+        if let Some(values) = values_of(&participant.ring)
             && let Some(entry) = values.entry(number_of(self.topic))
         {
             values.make_room(entry, self.newest).map_err(|no_room| match no_room {
@@ -67,7 +68,7 @@ impl Publishing {
     fn declare(&self, topic: TopicId, terms: &Terms) -> Result<(), RetainError> {
         let participant = &self.participant;
         participant.check_fork()?;
-        let Some(values) = participant.ring().values() else { return Err(RetainError::NoValues) };
+        let Some(values) = values_of(&participant.ring) else { return Err(RetainError::NoValues) };
         let held = participant.hold(terms)?;
         let number = number_of(topic);
         // First: from then on publishers look whether it is in the index.

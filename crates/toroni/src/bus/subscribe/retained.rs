@@ -10,7 +10,7 @@
 use super::message::{Message, Received, timestamp_of};
 use super::subscriber::Subscriber;
 use crate::bus::Bus;
-use crate::bus::views::{ring_of, table_of};
+use crate::bus::views::{ring_of, table_of, values_of};
 use crate::error::{Corrupt, FileError, ReceiveError, RetainedError};
 use crate::ring::copy::Scratch;
 use crate::ring::position::{record_bytes, to_index};
@@ -61,7 +61,7 @@ impl Subscriber {
     #[cold]
     pub(super) fn gather_values(&mut self, from: Option<u64>) {
         let segment = &self.claim.subscribing.ring;
-        let Some(values) = ring_of(segment).values().filter(|_| self.values.are_wanted) else {
+        let Some(values) = values_of(segment).filter(|_| self.values.are_wanted) else {
             return;
         };
         let Cursor { sequence: before, position } = self.reading.cursor;
@@ -85,7 +85,7 @@ impl Subscriber {
         while let Some((_, topic)) = self.values.due.pop() {
             let segment = &self.claim.subscribing.ring;
             let ring = ring_of(segment);
-            let Some(values) = ring.values() else { return Ok(false) };
+            let Some(values) = values_of(segment) else { return Ok(false) };
             let (seen, is_missing) = match values.read(ring, topic, &mut self.values.scratch) {
                 Some(Value::Present(seen)) => (seen, false),
                 Some(Value::Missing(seen)) => (seen, !Tag::from_raw(seen.tag).is_cleared()),
@@ -227,7 +227,8 @@ impl ValueReader {
     ) -> Result<Option<RetainedMessage>, RetainedError> {
         let ring = ring_of(segment);
         let topic = u32::try_from(id.index()).unwrap_or(u32::MAX);
-        let read = ring.values().and_then(|values| values.read(ring, topic, &mut self.scratch));
+        let read =
+            values_of(segment).and_then(|values| values.read(ring, topic, &mut self.scratch));
         let Some(name) = self.topic_cache.name(id) else { return Ok(None) };
         let seen = match read {
             None | Some(Value::None) => return Ok(None),
@@ -291,7 +292,7 @@ impl Bus {
     ) -> Result<Vec<Result<RetainedMessage, RetainedError>>, RetainedError> {
         let pattern = Pattern::new(pattern)?;
         self.with_values(|reader, segment| {
-            let Some(values) = ring_of(segment).values() else { return Ok(Vec::new()) };
+            let Some(values) = values_of(segment) else { return Ok(Vec::new()) };
             let mut all = Vec::new();
             for id in values.topics().filter_map(TopicId::new) {
                 let matches = reader.topic_cache.name(id);

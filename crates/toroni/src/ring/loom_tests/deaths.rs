@@ -16,7 +16,7 @@ fn write_stamped(appender: &mut Appender<'_>, stamp: u64) {
 }
 
 fn write_one_stamped(ring: Ring<'_>, owner_died: bool, stamp: u64) {
-    let mut appender = Appender::begin(ring, owner_died).unwrap();
+    let mut appender = Appender::begin(ring, || None, owner_died).unwrap();
     if !appender.fits(BYTES) {
         appender.reserve(appender.wanted(BYTES));
     }
@@ -114,7 +114,7 @@ fn loom_a_burst_dies_at_any_step() {
         memory
     };
     at_each_step(3, lay, |ring| {
-        let mut appender = Appender::begin(ring, false).unwrap();
+        let mut appender = Appender::begin(ring, || None, false).unwrap();
         let payloads = [DOOMED, DOOMED].map(|stamp| body(stamp, LENGTH));
         let payloads = payloads.each_ref().map(Vec::as_slice);
         assert_eq!(appender.write_in_block(tag(DOOMED), &payloads), 2);

@@ -101,7 +101,7 @@ fn reader(memory: &Arc<Memory>, read: impl FnOnce(Ring<'_>) + 'static) -> thread
 }
 
 fn write_one(ring: Ring<'_>, owner_died: bool) {
-    let mut appender = Appender::begin(ring, owner_died).unwrap();
+    let mut appender = Appender::begin(ring, || None, owner_died).unwrap();
     if !appender.fits(BYTES) {
         appender.reserve(appender.wanted(BYTES));
     }
@@ -175,7 +175,7 @@ fn loom_a_second_writer_finds_space_reserved() {
             let (memory, lock) = (Arc::clone(&memory), Arc::clone(&lock));
             thread::spawn(move || {
                 let owned = lock.lock().unwrap();
-                let mut appender = Appender::begin(memory.ring(), false).unwrap();
+                let mut appender = Appender::begin(memory.ring(), || None, false).unwrap();
                 if !appender.fits(BYTES) {
                     appender.reserve(appender.wanted(2 * BYTES));
                 }
@@ -201,13 +201,15 @@ fn loom_recovery_keeps_what_was_reserved() {
         let memory = Arc::new(laid());
         let reader = reader(&memory, read_first);
         let ring = memory.ring();
-        let mut appender = Appender::begin(ring, false).unwrap();
+        let mut appender = Appender::begin(ring, || None, false).unwrap();
         appender.reserve(appender.wanted(3 * BYTES));
         fence(Ordering::Release); // RESERVE
         ring.store(START + CAPACITY + 8, &[0xEE; 8]);
         let successor = {
             let memory = Arc::clone(&memory);
-            thread::spawn(move || write(&mut Appender::begin(memory.ring(), true).unwrap()))
+            thread::spawn(move || {
+                write(&mut Appender::begin(memory.ring(), || None, true).unwrap())
+            })
         };
         successor.join().unwrap();
         reader.join().unwrap();

@@ -50,7 +50,7 @@ fn loom_the_bound_of_a_burst_is_visible_with_the_end_of_the_stream() {
                 assert!(end.sequence == 1 || bound(&memory.control, 0) >= end.position);
             }
         });
-        let mut appender = Appender::begin(memory.ring(), false).unwrap();
+        let mut appender = Appender::begin(memory.ring(), || None, false).unwrap();
         assert_eq!(appender.write_in_block(tag, &[&[], &[]]), 2);
         reader.join().unwrap();
     });

@@ -186,7 +186,7 @@ impl Publisher {
     /// Makes space and writes a message if no reader is in the way. Otherwise returns the number of
     /// the reader in the way.
     fn try_publish(&mut self, bus: &Bus, bytes: u64) -> Option<u32> {
-        let mut appender = Appender::begin(bus.ring(), false).unwrap();
+        let mut appender = Appender::begin(bus.ring(), || None, false).unwrap();
         if !appender.fits(bytes) {
             let wanted = appender.wanted(bytes);
             let slowest = self.in_the_way(bus, appender.tail(), wanted);
@@ -255,7 +255,7 @@ fn loom_a_start_is_kept_when_the_proposing_writer_dies() {
             let successor = {
                 let bus = Arc::clone(&bus);
                 thread::spawn(move || {
-                    drop(Appender::begin(bus.ring(), true).unwrap());
+                    drop(Appender::begin(bus.ring(), || None, true).unwrap());
                     Publisher::default().try_publish(&bus, BYTES)
                 })
             };

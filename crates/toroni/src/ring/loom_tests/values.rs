@@ -16,20 +16,22 @@ fn retaining() -> Memory {
     let mut memory = Memory::laid(CAPACITY, START, &[LENGTH]).with_values(2, 8);
     memory.control.reserved.0 = AtomicU64::new(START + CAPACITY);
     set_retained(&memory.control, 0);
-    memory.ring().values().unwrap().declare(0).unwrap();
+    memory.values().unwrap().declare(0).unwrap();
     memory
 }
 
-fn publish(ring: Ring<'_>, owner_died: bool, tag: u32) {
-    let mut appender = Appender::begin(ring, owner_died).unwrap();
+fn publish(memory: &Memory, owner_died: bool, tag: u32) {
+    let mut appender = Appender::begin(memory.ring(), || memory.values(), owner_died).unwrap();
     let stamp = appender.sequence();
-    appender.write(Record { tag, extensions: &[], payload: &body(stamp, LENGTH) });
+    let payload = body(stamp, LENGTH);
+    let record = Record { tag, extensions: &[], payload: &payload };
+    appender.append_with_values(memory.values(), |appender| appender.write(record));
 }
 
 /// Reads the value of topic 0 and returns its sequence. It must be whole.
 fn read(memory: &Memory) -> Option<u64> {
     let mut scratch = Scratch::default();
-    let value = memory.ring().values().unwrap().read(memory.ring(), 0, &mut scratch);
+    let value = memory.values().unwrap().read(memory.ring(), 0, &mut scratch);
     match value.unwrap() {
         Value::None | Value::Unstable => None,
         Value::Present(seen) => {
@@ -68,11 +70,11 @@ fn loom_a_value_is_read_whole() {
         for number in 0..3 {
             memory.words[to_index((START + number * 16) % CAPACITY / 8)] = AtomicU64::new(word);
         }
-        memory.ring().values().unwrap().declare(0).unwrap();
+        memory.values().unwrap().declare(0).unwrap();
         let memory = Arc::new(memory);
         let retain = |memory: &Memory, sequence: u64| {
             let record = RecordStart { position: START + sequence * 16, sequence };
-            let values = memory.ring().values().unwrap();
+            let values = memory.values().unwrap();
             values.announce(0, record, record.position, 16);
             values.retain(memory.ring(), record, word);
         };
@@ -93,7 +95,7 @@ fn loom_a_value_is_no_older_than_what_was_received() {
             let newest = received(memory);
             assert!(read(memory) >= newest, "it had received {newest:?}");
         });
-        publish(memory.ring(), false, KEPT);
+        publish(&memory, false, KEPT);
         reader.join().unwrap();
     });
 }
@@ -105,10 +107,10 @@ fn loom_a_value_is_visible_with_the_end_of_the_stream() {
         let memory = Arc::new(retaining());
         let reader = reading(&memory, |memory| {
             let tail = memory.control.commit.0.tail.load(Ordering::Acquire);
-            let kept = memory.ring().values().unwrap().sequence(0);
+            let kept = memory.values().unwrap().sequence(0);
             assert!(tail < START + 2 * BYTES || kept == Some(1), "at {tail} it is {kept:?}");
         });
-        publish(memory.ring(), false, KEPT);
+        publish(&memory, false, KEPT);
         reader.join().unwrap();
     });
 }
@@ -128,16 +130,16 @@ fn loom_a_value_survives_its_writer() {
                 assert!(read(memory) >= newest, "it had received {newest:?}");
             });
             let dies = move |reached: &[_]| reached.len() == step;
-            let lived = rehearsal::act(dies, || publish(memory.ring(), false, KEPT)).1;
+            let lived = rehearsal::act(dies, || publish(&memory, false, KEPT)).1;
             report.store(lived.is_none(), std::sync::atomic::Ordering::Relaxed);
             let successor = {
                 let memory = Arc::clone(&memory);
-                thread::spawn(move || publish(memory.ring(), true, OTHER))
+                thread::spawn(move || publish(&memory, true, OTHER))
             };
             successor.join().unwrap();
             reader.join().unwrap();
             let newest = received(&memory);
-            assert_eq!(memory.ring().values().unwrap().sequence(0), newest, "R1");
+            assert_eq!(memory.values().unwrap().sequence(0), newest, "R1");
             assert_eq!(read(&memory), newest);
         });
         if !died.load(std::sync::atomic::Ordering::Relaxed) {

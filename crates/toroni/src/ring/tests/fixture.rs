@@ -140,7 +140,7 @@ impl Fixture {
         let (reached, lived) = rehearsal::act(dies, || {
             // The fast path, if there is nothing to recover.
             let resumed = if owner_died { None } else { Appender::resume(memory.ring()) };
-            let begin = || Appender::begin(memory.ring(), owner_died).unwrap();
+            let begin = || Appender::begin(memory.ring(), || None, owner_died).unwrap();
             let mut appender = resumed.unwrap_or_else(begin);
             assert_eq!(appender.tail(), model.end(), "the next writer starts at the end");
             assert_eq!(appender.sequence(), model.count() as u64, "and continues the count");

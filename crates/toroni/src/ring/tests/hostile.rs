@@ -132,7 +132,7 @@ fn writers_survive_any_words() {
     let (mut refused, mut wrote) = (0, 0);
     for _ in 0..scaled(10_000) {
         let memory = disturbed(&mut random);
-        let Ok(mut appender) = Appender::begin(memory.ring(), random.below(2) == 0) else {
+        let Ok(mut appender) = Appender::begin(memory.ring(), || None, random.below(2) == 0) else {
             refused += 1;
             continue;
         };
@@ -156,7 +156,7 @@ fn a_misplaced_tail_is_refused() {
         for owner_died in [false, true] {
             let memory = Memory::new(1024);
             memory.control.commit.0.tail.store(tail, Ordering::Relaxed);
-            let refused = Appender::begin(memory.ring(), owner_died).err().unwrap();
+            let refused = Appender::begin(memory.ring(), || None, owner_died).err().unwrap();
             assert_eq!((refused.what, refused.value), ("tail", tail));
         }
     }
@@ -171,7 +171,7 @@ fn recovery_does_not_run_in_circles() {
     }
     for reserved in [8, 16, 1024, u64::MAX] {
         memory.control.reserved.0.store(reserved, Ordering::Relaxed);
-        let refused = Appender::begin(memory.ring(), true).err().unwrap();
+        let refused = Appender::begin(memory.ring(), || None, true).err().unwrap();
         assert!(!refused.what.is_empty(), "{refused}");
     }
 }

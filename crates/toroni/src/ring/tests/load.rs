@@ -22,7 +22,7 @@ fn write_all(memory: &Memory, messages: u64, longest: u32, done: &AtomicBool) {
     // Prepared in advance, so that making the payloads does not slow the writer down.
     let bytes: Vec<Vec<u8>> = (0..64).map(|sequence| body(sequence, longest)).collect();
     for sequence in 0..messages {
-        let mut appender = Appender::begin(memory.ring(), false).unwrap();
+        let mut appender = Appender::begin(memory.ring(), || None, false).unwrap();
         let payload = &bytes[usize::try_from(sequence % 64).unwrap()];
         let payload = &payload[..usize::try_from(length(sequence, longest)).unwrap()];
         let record = Record { tag: tag(sequence), extensions: &[], payload };

@@ -28,7 +28,7 @@ fn dies(ring: Ring<'_>, at: CrashPoint, owner_died: bool, payload: &[u8]) {
     let (reached, lived) = rehearsal::act(
         move |reached| reached.last() == Some(&at),
         || {
-            let mut appender = Appender::begin(ring, owner_died).unwrap();
+            let mut appender = Appender::begin(ring, || None, owner_died).unwrap();
             let record = Record { tag: tag(99), extensions: &[], payload };
             if !appender.fits(record.bytes()) {
                 appender.reserve(appender.wanted(record.bytes()));
@@ -82,13 +82,13 @@ fn recovery_does_not_make_overwritten_bytes_valid_again() {
     let seen = reader.peek(ring).unwrap().unwrap();
     dies(ring, CrashPoint::MidCopy, false, &[0xEE; 240]);
     let reserved = memory.control.reserved.0.load(Ordering::Relaxed);
-    Appender::begin(ring, true).unwrap();
+    Appender::begin(ring, || None, true).unwrap();
     assert_eq!(memory.control.reserved.0.load(Ordering::Relaxed), reserved);
     let mut scratch = Scratch::default();
     assert_eq!(reader.copy(ring, &seen, &mut scratch), Err(Interrupted::Lapped));
 
     // Nor may a small message that needs less space.
-    let mut appender = Appender::begin(ring, true).unwrap();
+    let mut appender = Appender::begin(ring, || None, true).unwrap();
     assert!(appender.fits(16));
     appender.write(Record { tag: tag(5), extensions: &[], payload: &[1; 8] });
     assert_eq!(reader.copy(ring, &seen, &mut scratch), Err(Interrupted::Lapped));
@@ -180,7 +180,7 @@ fn a_lapped_reader_does_not_fill_its_interest_cache() {
         };
         let message = |topic| Tag::message(topic, false, &Extensions::default()).raw();
         let payload: Vec<u8> = header(16, message(forged)).to_ne_bytes().repeat(30);
-        let mut appender = Appender::begin(ring, false).unwrap();
+        let mut appender = Appender::begin(ring, || None, false).unwrap();
         let record = Record { tag: message(other), extensions: &[], payload: &payload };
         appender.reserve(appender.wanted(2 * record.bytes()));
         appender.write(record);

@@ -47,7 +47,7 @@ fn records_in_a_block_are_as_if_written_alone() {
     let slices: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
     let (together, alone) = (Memory::new(64 << 10), Memory::new(64 << 10));
     let with_space = |memory: &Memory, payload: &[u8]| {
-        let mut appender = Appender::begin(memory.ring(), false).unwrap();
+        let mut appender = Appender::begin(memory.ring(), || None, false).unwrap();
         let bytes = record_bytes(u32::try_from(payload.len()).unwrap());
         if !appender.fits(bytes) {
             appender.reserve(appender.wanted(bytes));
@@ -59,7 +59,7 @@ fn records_in_a_block_are_as_if_written_alone() {
     }
     let (mut written, mut alone_count) = (0, 0);
     while written < payloads.len() {
-        let mut appender = Appender::begin(together.ring(), false).unwrap();
+        let mut appender = Appender::begin(together.ring(), || None, false).unwrap();
         let count = appender.write_in_block(tag(1), &slices[written..]);
         let block = together.shape().block(appender.tail());
         written += count;
@@ -221,7 +221,7 @@ fn a_closure_that_unwinds_leaves_nothing() {
 fn a_writer_continues_after_a_closure_unwound() {
     let memory = Memory::new(512);
     let ring = memory.ring();
-    let mut appender = Appender::begin(ring, false).unwrap();
+    let mut appender = Appender::begin(ring, || None, false).unwrap();
     appender.reserve(appender.wanted(200));
     let unwound = catch_unwind(AssertUnwindSafe(|| {
         appender
@@ -240,7 +240,7 @@ fn a_writer_continues_after_a_closure_unwound() {
 fn a_closure_that_fails_commits_nothing() {
     let memory = Memory::new(512);
     let ring = memory.ring();
-    let mut appender = Appender::begin(ring, false).unwrap();
+    let mut appender = Appender::begin(ring, || None, false).unwrap();
     appender.reserve(appender.wanted(200));
     let failed = appender.write_with(tag(7), &[1; 8], 40, |_| Err::<(), _>("refused"));
     assert_eq!(failed, Err("refused"));
@@ -255,7 +255,7 @@ fn padding_is_zero() {
     let memory = Memory::new(512);
     let ring = memory.ring();
     memory.words[1..].iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
-    let mut appender = Appender::begin(ring, false).unwrap();
+    let mut appender = Appender::begin(ring, || None, false).unwrap();
     appender.reserve(appender.wanted(24));
     appender.write_with(1, &[], 9, |_| Ok::<_, ()>(())).unwrap();
     assert_eq!(ring.word(8).load(Ordering::Relaxed), u64::MAX, "left to the closure");
