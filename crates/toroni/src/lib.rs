@@ -98,8 +98,8 @@ pub use bus::proactor;
 pub use bus::{
     Arrived, Borrowed, Bus, BusConfig, BusId, BusStats, Continue, Entry, Exclusive, ExclusiveTopic,
     InPlace, Inlet, InletTopic, Interrupter, Limit, LockOwner, Message, Publisher, PublisherStats,
-    Reopened, RetainedMessage, Router, Start, Subscriber, SubscriberBuilder, SubscriberSlotStats,
-    SubscriberStats, TopicStats, WaitStrategy, admin,
+    Reopened, RetainedMessage, RetainedStats, Router, Start, Subscriber, SubscriberBuilder,
+    SubscriberSlotStats, SubscriberStats, TopicStats, ValueStats, WaitStrategy, admin,
 };
 pub use error::{
     BurstError, Corrupt, DirectoryError, ExclusiveError, FileError, Forked, HoldError, InvalidName,

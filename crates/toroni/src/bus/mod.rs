@@ -32,7 +32,10 @@ mod subscribe;
 mod views;
 
 pub use handle::{Bus, BusId};
-pub use inspect::{BusStats, LockOwner, PublisherStats, SubscriberSlotStats, TopicStats, admin};
+pub use inspect::{
+    BusStats, LockOwner, PublisherStats, RetainedStats, SubscriberSlotStats, TopicStats,
+    ValueStats, admin,
+};
 pub use open::{BusConfig, Reopened};
 pub use publish::{Arrived, Entry, Exclusive, ExclusiveTopic, Inlet, InletTopic, Limit, Publisher};
 pub use subscribe::{

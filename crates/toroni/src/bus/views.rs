@@ -9,6 +9,7 @@ use crate::ring::position::to_index;
 use crate::ring::values::Values;
 use crate::shm::participants::ReadersSegment;
 use crate::shm::segment::RingSegment;
+use crate::topic::frame::TopicId;
 use crate::topic::table::TableMemory;
 
 /// Returns the ring, for its writers and readers.
@@ -32,6 +33,11 @@ pub(super) fn table_of(segment: &RingSegment) -> TableMemory<'_> {
 pub(super) fn arrivals_of(segment: &RingSegment) -> Arrivals<'_> {
     let (pending, entries) = segment.arrivals();
     Arrivals { pending, entries }
+}
+
+/// Returns the number of a topic, as the ring knows it.
+pub(super) fn number_of(topic: TopicId) -> u32 {
+    u32::try_from(topic.index()).unwrap_or(u32::MAX)
 }
 
 /// Returns the words by which publishers find subscribers that sleep.

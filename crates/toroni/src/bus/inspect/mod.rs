@@ -3,4 +3,6 @@
 pub mod admin;
 mod stats;
 
-pub use stats::{BusStats, LockOwner, PublisherStats, SubscriberSlotStats, TopicStats};
+pub use stats::{
+    BusStats, LockOwner, PublisherStats, RetainedStats, SubscriberSlotStats, TopicStats, ValueStats,
+};

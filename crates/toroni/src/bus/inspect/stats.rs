@@ -2,12 +2,13 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use crate::bus::views::{ring_of, table_of};
+use crate::bus::views::{number_of, ring_of, table_of, values_of};
 use crate::bus::{Bus, BusId, clock};
 use crate::error::{Corrupt, FileError};
 use crate::ring::copy::Scratch;
 use crate::ring::layout::{Control, PATTERN_SEPARATOR, READER_GATES, SLOT_ACTIVE};
-use crate::ring::reader::{Cursor, Interrupted};
+use crate::ring::reader::{Cursor, Interrupted, Seen};
+use crate::ring::values::Value;
 use crate::settings::{LockKind, NotifyKind, Policy};
 use crate::shm::directory::{BusDirectory, BusFile, SOCKETS};
 use crate::shm::dumping::is_dumping;
@@ -73,6 +74,8 @@ pub struct BusStats {
     pub oldest_timestamp: Option<SystemTime>,
     /// Number of names in the topic table.
     pub topics: u32,
+    /// What it keeps of retained topics.
+    pub retained: RetainedStats,
     /// The owner of the writer lock, if it was taken at this moment.
     pub lock_owner: Option<LockOwner>,
     /// The publishing participants; `None` if this process may not read them.
@@ -81,6 +84,23 @@ pub struct BusStats {
     pub subscribers: Option<Vec<SubscriberSlotStats>>,
     /// Names of the files in `sockets/`, each `<slot>.<generation>`.
     pub sockets: Vec<String>,
+}
+
+/// What a bus keeps of retained topics ([`Publisher::retained`](crate::Publisher::retained)). All is 0 on a bus that keeps no
+/// values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RetainedStats {
+    /// How many topics are retained.
+    pub topics: u32,
+    /// How many may be.
+    pub max_topics: u32,
+    /// How many of them have a value that is missing: the bus had no room for it, and its record has left the ring.
+    pub missing: u32,
+    /// Bytes in use for values. They only grow.
+    pub used_bytes: u64,
+    /// Bytes that there are for values.
+    pub bytes: u64,
 }
 
 /// The owner of the writer lock.
@@ -240,6 +260,32 @@ pub struct TopicStats {
     pub messages: u64,
     /// Bytes of their payloads.
     pub bytes: u64,
+    /// Its value, if it is retained.
+    pub value: Option<ValueStats>,
+}
+
+/// The value of a retained topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ValueStats {
+    /// It has none: nothing was published since it was declared, or it was cleared.
+    None,
+    /// Its newest message.
+    Kept {
+        /// Its number among all messages of the bus.
+        sequence: u64,
+        /// Bytes of its payload.
+        bytes: u64,
+        /// When it was published, if publishers state that.
+        published: Option<SystemTime>,
+    },
+    /// The bus had no room for its newest message.
+    Missing {
+        /// The number of that message.
+        sequence: u64,
+        /// Bytes of its payload and of what precedes that.
+        bytes: u64,
+    },
 }
 
 impl Bus {
@@ -295,6 +341,7 @@ impl Bus {
             oldest_position: oldest.position,
             oldest_timestamp: timestamp_of_oldest(&ring, oldest),
             topics: control.topics.0.load(Ordering::Acquire),
+            retained: retained(&ring),
             lock_owner: lock_owner(settings.lock, control, publishers.as_deref()),
             publishers,
             subscribers,
@@ -377,8 +424,51 @@ impl Bus {
             counts.entry(topic.as_str().to_owned()).or_default();
         }
         let topics = counts.into_iter();
-        Ok(topics.map(|(name, (messages, bytes))| TopicStats { name, messages, bytes }).collect())
+        let topics = topics.map(|(name, (messages, bytes))| {
+            let id = topic_cache.lookup(&name);
+            let value = id.and_then(|id| value(&ring, number_of(id), &mut scratch));
+            TopicStats { name, messages, bytes, value }
+        });
+        Ok(topics.collect())
     }
+}
+
+fn value(ring: &RingSegment, topic: u32, scratch: &mut Scratch) -> Option<ValueStats> {
+    Some(match values_of(ring)?.read(ring_of(ring), topic, scratch)? {
+        Value::Present(seen) | Value::Missing(seen) if Tag::from_raw(seen.tag).is_cleared() => {
+            ValueStats::None
+        }
+        Value::Present(seen) => {
+            let body = scratch.bytes(seen.length as usize);
+            let Ok((extensions, offset)) = decode(Tag::from_raw(seen.tag), body) else {
+                return Some(ValueStats::None);
+            };
+            ValueStats::Kept {
+                sequence: seen.sequence,
+                bytes: (body.len() as u64).saturating_sub(offset as u64),
+                published: extensions.timestamp_ns.map(clock::from_ns),
+            }
+        }
+        Value::Missing(Seen { sequence, length, .. }) => {
+            ValueStats::Missing { sequence, bytes: length.into() }
+        }
+        Value::None | Value::Unstable | Value::Invalid(_) => ValueStats::None,
+    })
+}
+
+fn retained(ring: &RingSegment) -> RetainedStats {
+    let Some(values) = values_of(ring) else { return RetainedStats::default() };
+    let mut scratch = Scratch::default();
+    let (used_bytes, bytes) = values.usage();
+    let max_topics = ring.header().settings.retained_topics;
+    let mut stats = RetainedStats { max_topics, used_bytes, bytes, ..RetainedStats::default() };
+    for topic in values.topics() {
+        stats.topics = stats.topics.saturating_add(1);
+        if let Some(ValueStats::Missing { .. }) = value(ring, topic, &mut scratch) {
+            stats.missing = stats.missing.saturating_add(1);
+        }
+    }
+    stats
 }
 
 /// How often to look for the oldest message again if it was overwritten meanwhile.

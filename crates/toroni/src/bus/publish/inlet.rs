@@ -14,7 +14,7 @@ use super::topics::TableShare;
 use super::wake::audience_of;
 use crate::bus::views::{arrivals_of, values_of};
 use crate::bus::{Bus, clock};
-use crate::error::{BurstError, PublishError, PublisherError};
+use crate::error::{BurstError, PublishError, PublisherError, RetainError};
 use crate::hook::{self, CrashPoint, mutant};
 use crate::notify::Audience;
 use crate::ring::arrivals::{
@@ -274,6 +274,20 @@ impl Inlet {
             .intern(&topic, TableShare::Half, &terms)
             .map_err(|error| of_publisher(error, "enter the topic in", self.bus.path()))?;
         Ok(InletTopic { publishing: Arc::downgrade(&self.publishing), topic, id })
+    }
+
+    /// Retains a topic: from now on the bus keeps its newest message; see [`Publisher::retained`](crate::Publisher::retained).
+    /// What an inlet brings must not be lost because its value finds no room, so its messages are published as those of a
+    /// publisher that has not declared the topic: such a value is missing, and readers learn that.
+    ///
+    /// # Errors
+    /// See [`RetainError`].
+    pub fn retain(&self, topic: &InletTopic) -> Result<(), RetainError> {
+        if !topic.is_of(&self.publishing) {
+            return Err(PublishError::ForeignTopic.into());
+        }
+        let id = topic.id.ok_or(RetainError::TopicTableFull)?;
+        self.publishing.declare(id, &self.terms(Limit::Policy))
     }
 
     /// Claims a stream for this inlet, and returns how far it has arrived. Publishing does the same when it first meets

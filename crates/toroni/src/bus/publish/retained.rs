@@ -7,7 +7,7 @@ use super::participant::{CallEnd, Participant};
 use super::publisher::Publisher;
 use super::publishing::Publishing;
 use super::terms::{Limit, Terms};
-use crate::bus::views::values_of;
+use crate::bus::views::{number_of, values_of};
 use crate::error::{PublishError, RetainError};
 use crate::ring::bounds;
 use crate::ring::values::{NoRoom, NotDeclared};
@@ -59,13 +59,9 @@ impl<C: Commit> Commit for Declared<C> {
     }
 }
 
-fn number_of(topic: TopicId) -> u32 {
-    u32::try_from(topic.index()).unwrap_or(u32::MAX)
-}
-
 impl Publishing {
     /// Retains a topic.
-    fn declare(&self, topic: TopicId, terms: &Terms) -> Result<(), RetainError> {
+    pub(super) fn declare(&self, topic: TopicId, terms: &Terms) -> Result<(), RetainError> {
         let participant = &self.participant;
         participant.check_fork()?;
         let Some(values) = values_of(&participant.ring) else { return Err(RetainError::NoValues) };

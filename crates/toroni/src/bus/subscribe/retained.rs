@@ -10,7 +10,7 @@
 use super::message::{Message, Received, timestamp_of};
 use super::subscriber::Subscriber;
 use crate::bus::Bus;
-use crate::bus::views::{ring_of, table_of, values_of};
+use crate::bus::views::{number_of, ring_of, table_of, values_of};
 use crate::error::{Corrupt, FileError, ReceiveError, RetainedError};
 use crate::ring::copy::Scratch;
 use crate::ring::position::{record_bytes, to_index};
@@ -226,9 +226,8 @@ impl ValueReader {
         id: TopicId,
     ) -> Result<Option<RetainedMessage>, RetainedError> {
         let ring = ring_of(segment);
-        let topic = u32::try_from(id.index()).unwrap_or(u32::MAX);
-        let read =
-            values_of(segment).and_then(|values| values.read(ring, topic, &mut self.scratch));
+        let values = values_of(segment);
+        let read = values.and_then(|values| values.read(ring, number_of(id), &mut self.scratch));
         let Some(name) = self.topic_cache.name(id) else { return Ok(None) };
         let seen = match read {
             None | Some(Value::None) => return Ok(None),
@@ -342,7 +341,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
     use super::*;
-    use crate::bus::{BusConfig, Entry, Limit, Start};
+    use crate::bus::{BusConfig, Entry, Limit, RetainedStats, Start, ValueStats};
     use crate::error::{PublishError, RetainError, SubscriberError};
     use crate::hook::{CrashPoint, rehearsal};
     use crate::settings::Policy;
@@ -490,17 +489,13 @@ mod tests {
             let topic = inlet.topic("a").unwrap();
             let parts = [&b"from "[..], b"elsewhere"];
             let entry = Entry { origin: Some(origin), ..Entry::new(&topic, &parts) };
+            inlet.publish(&[entry], Limit::Policy).unwrap();
+            let kept = bus.retained("a").unwrap().unwrap();
+            assert_eq!((kept.text(), kept.origin()), ("from elsewhere".into(), Some(origin)));
+            plain.publish("here").unwrap();
             // A duplicate is dropped before it gets there.
-            for _ in 0..2 {
-                inlet.publish(&[entry], Limit::Policy).unwrap();
-                let kept = bus.retained("a").unwrap().unwrap();
-                assert_eq!((kept.text(), kept.origin()), ("from elsewhere".into(), Some(origin)));
-                plain.publish("here").unwrap();
-                assert_eq!(value(&bus, "a").as_deref(), Some("here"));
-                inlet.publish(&[entry], Limit::Policy).unwrap();
-                assert_eq!(value(&bus, "a").as_deref(), Some("here"));
-                break;
-            }
+            inlet.publish(&[entry], Limit::Policy).unwrap();
+            assert_eq!(value(&bus, "a").as_deref(), Some("here"));
             drop(inlet);
             let exclusive = bus.exclusive().unwrap();
             let topic = exclusive.retained(exclusive.topic("x").unwrap()).unwrap();
@@ -581,6 +576,68 @@ mod tests {
         assert!(matches!(refused, RetainError::TooManyRetained { limit: 3 }), "{refused:?}");
         // It is retained already.
         bus.publisher("a").unwrap().retained().unwrap();
+    }
+
+    /// What it brings is published in any case.
+    #[test]
+    fn an_inlet_retains_a_topic_and_loses_nothing_for_want_of_room() {
+        let root = TempDir::new();
+        let bus = config(&root).retained(1, 4 << 10).create("b").unwrap();
+        let inlet = bus.inlet().unwrap();
+        let [topic, other] = ["a", "b"].map(|topic| inlet.topic(topic).unwrap());
+        inlet.retain(&topic).unwrap();
+        let refused = inlet.retain(&other).unwrap_err();
+        assert!(matches!(refused, RetainError::TooManyRetained { limit: 1 }), "{refused:?}");
+        let foreign = bus.inlet().unwrap().retain(&topic).unwrap_err();
+        assert!(matches!(foreign, RetainError::Publish(PublishError::ForeignTopic)));
+        let mut subscriber = bus.subscribe("a").unwrap();
+        for length in [100, 2_000] {
+            let payload = vec![1; length];
+            inlet.publish(&[Entry::new(&topic, &[&payload])], Limit::Policy).unwrap();
+            assert_eq!(subscriber.receive().unwrap().payload(), payload);
+            assert_eq!(bus.retained("a").unwrap().unwrap().payload(), payload);
+        }
+        lap(&bus);
+        assert!(matches!(bus.retained("a"), Err(RetainedError::Missing { .. })));
+    }
+
+    #[test]
+    fn the_figures_of_a_bus_say_what_it_keeps() {
+        let root = TempDir::new();
+        let bus = config(&root).retained(3, 4 << 10).timestamps(true).create("b").unwrap();
+        let [kept, cleared] =
+            ["kept", "cleared"].map(|topic| bus.publisher(topic).unwrap().retained().unwrap());
+        let [missing, plain] = ["missing", "plain"].map(|topic| bus.publisher(topic).unwrap());
+        let _declares = missing.clone().retained().unwrap();
+        let value = |topic: &str| {
+            let topics = bus.topics().unwrap();
+            topics.into_iter().find(|stats| stats.name == topic).unwrap().value
+        };
+        assert_eq!((value("plain"), value("kept")), (None, Some(ValueStats::None)));
+        plain.publish("x").unwrap();
+        kept.publish("12345").unwrap();
+        cleared.publish("x").unwrap();
+        cleared.clear(Limit::Policy).unwrap();
+        let sequence = missing.publish([7; 2_000]).unwrap();
+        assert!(matches!(value("missing"), Some(ValueStats::Kept { bytes: 2_000, .. })));
+        assert_eq!(bus.stats().unwrap().retained.missing, 0, "its record is in the ring");
+        lap(&bus);
+        let found = value("missing");
+        assert!(
+            matches!(found, Some(ValueStats::Missing { sequence: of, bytes: 2_008 }) if of == sequence),
+            "{found:?}"
+        );
+        let found = value("kept");
+        assert!(
+            matches!(found, Some(ValueStats::Kept { sequence: 1, bytes: 5, published: Some(_) })),
+            "{found:?}"
+        );
+        assert_eq!((value("cleared"), value("plain")), (Some(ValueStats::None), None));
+        let stats = bus.stats().unwrap().retained;
+        assert_eq!((stats.topics, stats.max_topics, stats.missing), (3, 3, 1));
+        assert!(stats.bytes == 4_096 && (128..4_096).contains(&stats.used_bytes), "{stats:?}");
+        let without = config(&root).retained(0, 0).create("c").unwrap();
+        assert_eq!(without.stats().unwrap().retained, RetainedStats::default());
     }
 
     #[test]
