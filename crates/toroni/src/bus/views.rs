@@ -19,6 +19,7 @@ pub(super) fn ring_of(segment: &RingSegment) -> Ring<'_> {
 }
 
 /// Returns the values of retained topics, if the bus has any.
+#[inline]
 pub(super) fn values_of(segment: &RingSegment) -> Option<Values<'_>> {
     let (index, entries, area) = segment.values()?;
     Some(Values { index, entries, area })

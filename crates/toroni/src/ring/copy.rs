@@ -63,6 +63,24 @@ pub(crate) fn load_in_row(run: &[AtomicU64], into: &mut [u64]) {
     }
 }
 
+/// Copies words from `run` to `to`, which is as long. They must not overlap: no word may be in both.
+#[inline(always)]
+pub(crate) fn between(run: &[AtomicU64], to: &[AtomicU64]) {
+    let run = &run[..to.len()];
+    if bulk::EXISTS && to.len() >= bulk::FEWEST_WORDS {
+        // SAFETY: both are `to.len()` words long. They are atomics, so they may be written through a shared reference. If
+        // they overlap, some words are copied twice, in an order that is not specified, and nothing worse happens.
+        unsafe {
+            let to_words = to.as_ptr().cast::<u64>().cast_mut();
+            bulk::copy(run.as_ptr().cast::<u64>(), to_words, to.len());
+        }
+        return;
+    }
+    for (to, word) in to.iter().zip(run) {
+        to.store(word.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
 /// Copies bytes to the start of `run`, which is long enough, and pads the last word with zeros.
 #[inline(always)]
 pub(crate) fn store_in_row(run: &[AtomicU64], from: &[u8]) {

@@ -26,7 +26,7 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
-use super::copy::Scratch;
+use super::copy::{self, Scratch};
 use super::layout::{ALIGNMENT, NO_ENTRY, VALUE_UNIT, ValueBuffer, ValueEntry};
 use super::memory::{RecordStart, Ring};
 use super::position::{record_bytes, to_index};
@@ -255,13 +255,20 @@ impl<'a> Values<'a> {
     }
 
     /// Notes the record that will be the value of a topic, if that is retained. `commit` is where the word is that commits it.
-    /// Only the owner of the writer lock may call this, before that commit.
-    pub(crate) fn announce(&self, topic: u32, record: RecordStart, commit: u64, bytes: u64) {
-        let Some(entry) = self.entry(topic) else { return };
+    /// Only the owner of the writer lock may call this, before that commit. The record is then to be [kept](Self::keep).
+    #[inline]
+    pub(crate) fn announce(
+        &self,
+        topic: u32,
+        record: RecordStart,
+        commit: u64,
+        bytes: u64,
+    ) -> Option<&'a ValueEntry> {
+        let entry = self.entry(topic)?;
         // Without room, the value will be missing.
         let _ = self.make_room(entry, bytes);
         if mutant("no_announce") {
-            return;
+            return Some(entry);
         }
         entry.announced_position.store(NO_ENTRY, Ordering::Relaxed);
         fence(Ordering::Release);
@@ -269,6 +276,7 @@ impl<'a> Values<'a> {
         entry.announced_commit.store(commit, Ordering::Relaxed);
         entry.announced_position.store(record.position, Ordering::Release);
         hook::point(CrashPoint::AfterAnnounce);
+        Some(entry)
     }
 
     /// Copies a committed record into the entry of its topic, if it is the one that was announced. Only the owner of the writer
@@ -282,9 +290,15 @@ impl<'a> Values<'a> {
         let is_done = version != 0
             && valid.position.load(Ordering::Relaxed) == record.position
             && valid.sequence.load(Ordering::Relaxed) == record.sequence;
-        if !is_announced && !mutant("no_announce") || is_done {
-            return;
+        if (is_announced || mutant("no_announce")) && !is_done {
+            self.keep(ring, entry, record, word);
         }
+    }
+
+    /// Copies a committed record, which begins with this word, into its entry. Only the owner of the writer lock may call this.
+    #[inline]
+    pub(crate) fn keep(&self, ring: Ring<'_>, entry: &ValueEntry, record: RecordStart, word: u64) {
+        let version = entry.version.load(Ordering::Relaxed);
         let idle = entry.buffer(version.wrapping_add(1));
         // REUSE
         if !mutant("no_reuse_fence") {
@@ -295,7 +309,7 @@ impl<'a> Values<'a> {
         idle.header.store(word, Ordering::Relaxed);
         let bytes = record_bytes(length_of(word));
         if let Some(words) = self.words_of(idle, bytes) {
-            copy(ring, record.position, words);
+            copy_record(ring, record.position, words);
         }
         // RETAIN
         entry.version.store(version.wrapping_add(1), Ordering::Release);
@@ -331,9 +345,7 @@ impl<'a> Values<'a> {
                 match self.words_of(buffer, bytes) {
                     Some(words) => {
                         let body = words.get(1..).unwrap_or_default();
-                        for (word, from) in into.words(body.len()).iter_mut().zip(body) {
-                            *word = from.load(Ordering::Relaxed);
-                        }
+                        copy::load_in_row(body, into.words(body.len()));
                         Value::Present(kept)
                     }
                     None => Value::Missing(kept),
@@ -414,22 +426,24 @@ fn in_ring(ring: Ring<'_>, kept: Seen, into: &mut Scratch) -> Option<Seen> {
 }
 
 /// Copies words of the ring, of a record that no other process changes.
-fn copy(ring: Ring<'_>, position: u64, to: &[AtomicU64]) {
-    let copy = |from: &AtomicU64, to: &AtomicU64| {
-        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-    };
-    let mut half = to.len() / 2;
-    if !hook::can_die() {
-        half = 0;
+#[inline]
+fn copy_record(ring: Ring<'_>, position: u64, to: &[AtomicU64]) {
+    match ring.contiguous_words(position, to.len()) {
+        Some(from) if !hook::can_die() => copy::between(from, to),
+        _ => copy_by_words(ring, position, to),
     }
-    let from = ring.contiguous_words(position, to.len());
+}
+
+/// For rings that are mapped once, and for processes that may die halfway.
+#[cold]
+fn copy_by_words(ring: Ring<'_>, position: u64, to: &[AtomicU64]) {
+    let half = to.len() / 2;
     for (number, to) in to.iter().enumerate() {
-        if half > 0 && number == half {
+        if number == half && half > 0 && hook::can_die() {
             hook::point(CrashPoint::MidRetain);
         }
-        let at = || position.wrapping_add((number as u64).wrapping_mul(ALIGNMENT));
-        let word = from.and_then(|from| from.get(number)).unwrap_or_else(|| ring.word(at()));
-        copy(word, to);
+        let at = position.wrapping_add((number as u64).wrapping_mul(ALIGNMENT));
+        to.store(ring.word(at).load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 

@@ -22,7 +22,7 @@ use super::bounds;
 use super::bulk;
 use super::copy;
 use super::gate;
-use super::layout::{ALIGNMENT, NO_ENTRY};
+use super::layout::{ALIGNMENT, NO_ENTRY, ValueEntry};
 use super::memory::{RecordStart, Ring};
 use super::position::{MISPLACED, record_bytes, to_index};
 use super::values::Values;
@@ -262,8 +262,8 @@ impl<'a, const VALUES: bool> Appender<'a, VALUES> {
         }
         self.index_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
         let word = header(record.length(), record.tag);
-        self.note(record.tag, self.start(), bytes, self.tail + bytes);
-        self.commit(word, bytes, 1);
+        let entry = self.note(record.tag, self.start(), bytes, self.tail + bytes);
+        self.commit(word, bytes, 1, entry);
     }
 
     /// Writes and commits records without extensions, as long as they end below `reserved` and
@@ -298,16 +298,16 @@ impl<'a, const VALUES: bool> Appender<'a, VALUES> {
             let length = payload.len() as u32;
             let bytes = words as u64 * ALIGNMENT;
             tail += bytes;
-            self.note(tag, self.start(), bytes, tail);
+            let word = header(length, tag);
+            let entry = self.note(tag, self.start(), bytes, tail);
             self.store_next(tail);
             // COMMIT
-            record[0]
-                .store(header(length, tag), weakened("burst_commit_relaxed", Ordering::Release));
+            record[0].store(word, weakened("burst_commit_relaxed", Ordering::Release));
             if mutant("burst_ends_after_its_commit") {
                 record[words].store(0, Ordering::Relaxed);
             }
             hook::point(CrashPoint::AfterCommit);
-            self.retain(self.start(), bytes);
+            self.keep(entry, self.start(), word);
             at += words;
             sequence = sequence.wrapping_add(1);
             // END
@@ -353,8 +353,8 @@ impl<'a, const VALUES: bool> Appender<'a, VALUES> {
         };
         self.index_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
         let word = header(whole, tag);
-        self.note(tag, self.start(), bytes, self.tail + bytes);
-        self.commit(word, bytes, 1);
+        let entry = self.note(tag, self.start(), bytes, self.tail + bytes);
+        self.commit(word, bytes, 1, entry);
         Ok(result)
     }
 
@@ -429,7 +429,7 @@ impl<'a, const VALUES: bool> Appender<'a, VALUES> {
         assert_eq!(position, self.tail + bytes, "the batch is as long as stated");
         if count > 0 {
             self.end_stream_at(position);
-            self.commit(first, bytes, count);
+            self.commit(first, bytes, count, None);
         }
     }
 
@@ -507,18 +507,26 @@ impl<'a, const VALUES: bool> Appender<'a, VALUES> {
         }
     }
 
-    /// Notes a record that is about to be committed, in the bound of its topic, and in its value.
+    /// Notes a record that is about to be committed, in the bound of its topic, and in its value. Returns the entry of that.
     #[inline(always)]
-    fn note(&self, tag: u32, record: RecordStart, bytes: u64, end: u64) {
+    fn note(&self, tag: u32, record: RecordStart, bytes: u64, end: u64) -> Option<&'a ValueEntry> {
         self.set_bound(tag, end);
-        if VALUES && let Some(values) = &self.values {
-            values.announce(bounds::topic_of(tag), record, self.tail, bytes);
+        let values = self.values.as_ref().filter(|_| VALUES)?;
+        values.announce(bounds::topic_of(tag), record, self.tail, bytes)
+    }
+
+    /// Copies a record that was committed into its entry, if it has one.
+    #[inline(always)]
+    fn keep(&self, entry: Option<&ValueEntry>, at: RecordStart, word: u64) {
+        if let Some(values) = self.values.filter(|_| VALUES)
+            && let Some(entry) = entry
+        {
+            values.keep(self.ring, entry, at, word);
         }
     }
 
-    /// Copies those records that are values, of the ones that were committed from `at` on.
-    #[inline(always)]
-    fn retain(&self, mut at: RecordStart, bytes: u64) {
+    /// Copies those records that are values, of the batch that was committed at `at`.
+    fn retain_some(&self, mut at: RecordStart, bytes: u64) {
         let Some(values) = self.values.filter(|_| VALUES) else { return };
         let end = at.position + bytes;
         while at.position < end {
@@ -537,8 +545,9 @@ impl<'a, const VALUES: bool> Appender<'a, VALUES> {
         RecordStart { position: self.tail, sequence: self.sequence }
     }
 
+    /// Commits records: of one, `entry` is where its value is kept.
     #[inline]
-    fn commit(&mut self, header: u64, bytes: u64, count: u64) {
+    fn commit(&mut self, header: u64, bytes: u64, count: u64, entry: Option<&ValueEntry>) {
         if !mutant("next_after_commit") {
             self.store_next(self.tail + bytes);
         }
@@ -549,14 +558,19 @@ impl<'a, const VALUES: bool> Appender<'a, VALUES> {
             self.store_next(self.tail + bytes);
         }
         let start = self.start();
+        let retain = |appender: &Self| match count {
+            1 if entry.is_some() => appender.keep(entry, start, header),
+            _ if VALUES => appender.retain_some(start, bytes),
+            _ => {}
+        };
         if !mutant("copy_after_tail") {
-            self.retain(start, bytes);
+            retain(self);
         }
         self.tail += bytes;
         self.sequence = self.sequence.wrapping_add(count);
         self.store_end();
         if mutant("copy_after_tail") {
-            self.retain(start, bytes);
+            retain(self);
         }
         if mutant("bound_after_commit") {
             bounds::set(self.ring.control, tag_of(header), self.tail, false);

@@ -25,8 +25,33 @@ pub(crate) struct RingSegment {
     control: MappedSlice<Control>,
     words: MappedSlice<AtomicU64>,
     wake_words: MappedSlice<AtomicU32>,
+    values: Option<MappedValues>,
     shape: Shape,
     file: RingFile,
+}
+
+/// The values of retained topics: index, entries, and the words of their area.
+#[derive(Debug)]
+struct MappedValues(MappedSlice<AtomicU32>, MappedSlice<ValueEntry>, MappedSlice<AtomicU64>);
+
+impl MappedValues {
+    /// Returns where they are, if the bus has any.
+    fn of(mapping: &Mapping, header: &Header) -> Option<Self> {
+        if header.settings.retained_topics == 0 {
+            return None;
+        }
+        let place =
+            |part| (to_index(header.offset(part)), to_index(header.regions.entries(part).into()));
+        let (index, topics) = place(Part::ValueIndex);
+        let (entries, count) = place(Part::Values);
+        let (area, units) = place(Part::ValueArea);
+        let words = units.saturating_mul(to_index(VALUE_UNIT / 8));
+        Some(Self(
+            mapping.mapped_slice(index, topics)?,
+            mapping.mapped_slice(entries, count)?,
+            mapping.mapped_slice(area, words)?,
+        ))
+    }
 }
 
 impl RingSegment {
@@ -87,21 +112,12 @@ impl RingSegment {
         unsafe { self.wake_words.slice() }
     }
 
-    /// Returns the index of the values of retained topics, their entries and the words of their area, if the bus has any. For slow
-    /// paths.
+    /// Returns the index of the values of retained topics, their entries and the words of their area, if the bus has any.
+    #[inline]
     pub(crate) fn values(&self) -> Option<(&[AtomicU32], &[ValueEntry], &[AtomicU64])> {
-        let header = self.header();
-        if header.settings.retained_topics == 0 {
-            return None;
-        }
-        let place =
-            |part| (to_index(header.offset(part)), to_index(header.regions.entries(part).into()));
-        let (index, topics) = place(Part::ValueIndex);
-        let (entries, count) = place(Part::Values);
-        let (area, units) = place(Part::ValueArea);
-        let words = units.saturating_mul(to_index(VALUE_UNIT / 8));
-        let index = self.mapping.slice(index, topics)?;
-        Some((index, self.mapping.slice(entries, count)?, self.mapping.slice(area, words)?))
+        let MappedValues(index, entries, area) = self.values.as_ref()?;
+        // SAFETY: the mapping lives as long as self.
+        Some(unsafe { (index.slice(), entries.slice(), area.slice()) })
     }
 
     /// Returns whether the bus was removed. For slow paths.
@@ -185,7 +201,8 @@ impl RingSegment {
         else {
             unreachable!("as large as the header says, which was checked");
         };
-        Ok(Self { mapping, control, words, wake_words, shape, file })
+        let values = MappedValues::of(&mapping, header);
+        Ok(Self { mapping, control, words, wake_words, values, shape, file })
     }
 }
 

@@ -22,6 +22,12 @@ pub(super) trait Commit {
     /// Returns the tag of its records.
     fn tag(&self) -> u32;
 
+    /// Returns how many bytes its last record takes, which is the value of a retained topic.
+    #[inline(always)]
+    fn newest(&self) -> u64 {
+        self.bytes()
+    }
+
     /// Writes and commits, under the writer lock. `end` says what is to be done if the caller's function panics.
     fn write<const VALUES: bool>(
         self,
@@ -65,6 +71,8 @@ pub(super) struct Batch<I> {
     pub(super) count: u64,
     /// The sum of the records' bytes.
     pub(super) bytes: u64,
+    /// Bytes of the last one.
+    pub(super) newest: u64,
 }
 
 impl<'r, I: Iterator<Item = Record<'r>>> Commit for Batch<I> {
@@ -84,6 +92,11 @@ impl<'r, I: Iterator<Item = Record<'r>>> Commit for Batch<I> {
     #[inline(always)]
     fn tag(&self) -> u32 {
         self.tag
+    }
+
+    #[inline(always)]
+    fn newest(&self) -> u64 {
+        self.newest
     }
 
     #[inline(always)]

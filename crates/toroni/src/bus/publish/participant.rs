@@ -240,14 +240,18 @@ impl Participant {
         terms: &Terms,
     ) -> Result<Appender<'_>, Option<Acquired>> {
         let acquired = self.try_lock(terms);
-        if acquired == Some(Acquired { owner_died: false })
-            && let Some(appender) = Appender::resume(self.ring())
-            && appender.fits(bytes)
-            && !appender.may_retain(tag)
-        {
-            return Ok(appender);
+        match self.resume(acquired, bytes) {
+            Some(appender) if !appender.may_retain(tag) => Ok(appender),
+            _ => Err(acquired),
         }
-        Err(acquired)
+    }
+
+    /// Returns the end of the stream, if the lock was taken, nothing has to be repaired, and `bytes` fit.
+    #[inline(always)]
+    pub(super) fn resume(&self, acquired: Option<Acquired>, bytes: u64) -> Option<Appender<'_>> {
+        let is_whole = acquired == Some(Acquired { owner_died: false });
+        let appender = if is_whole { Appender::resume(self.ring()) } else { None };
+        appender.filter(|appender| appender.fits(bytes))
     }
 
     /// Returns whether the lock is still kept: no other publisher has taken over.
@@ -264,7 +268,7 @@ impl Participant {
 
     /// Takes the lock if it is free, or if the caller has kept it.
     #[inline(always)]
-    fn try_lock(&self, terms: &Terms) -> Option<Acquired> {
+    pub(super) fn try_lock(&self, terms: &Terms) -> Option<Acquired> {
         if terms.keeps_lock {
             return self.has_kept_lock().then_some(Acquired { owner_died: false });
         }

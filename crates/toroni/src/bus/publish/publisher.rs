@@ -2,9 +2,8 @@
 
 use super::commit::{Batch, Commit, Filled};
 use super::participant::of_publisher;
-use super::publishing::Publishing;
+use super::publishing::{Publishing, cold};
 use super::reentrancy;
-use super::retained::Declared;
 use super::terms::{Limit, Terms, at_most};
 use super::topics::TableShare;
 use crate::bus::Bus;
@@ -52,7 +51,7 @@ pub struct Publisher {
     topic: Topic,
     /// `None` where the table of topics is full: the name travels with each message.
     id: Option<TopicId>,
-    /// The same, if messages need no extensions and the topic is not declared retained.
+    /// The same, if messages need no extensions, and the handle has not declared its topic.
     plain: Option<TopicId>,
     to_descendants: bool,
     timestamps: bool,
@@ -285,7 +284,7 @@ impl Publisher {
         let records = payloads.iter().map(|payload| Record { tag, extensions, payload });
         let count = payloads.len() as u64;
         let newest = payloads.last().map_or(0, |payload| payload.len() as u64 + overhead);
-        self.commit(Batch { records, tag, count, bytes }, newest, terms)
+        self.commit(Batch { records, tag, count, bytes, newest }, terms)
     }
 
     /// Publishes messages one by one; each is visible at once. The call takes the writer lock once for all
@@ -323,22 +322,9 @@ impl Publisher {
         let longest = payloads.iter().map(|payload| payload.len()).max().unwrap_or_default();
         self.check_length(extensions.len(), longest)
             .map_err(|source| BurstError { published: 0, source })?;
-        if self.is_declared {
-            return self.burst_of_values(payloads, terms);
-        }
         self.publishing
-            .burst(tag, extensions, payloads, terms)
+            .burst(tag, extensions, payloads, &Terms { needs_room: self.is_declared, ..*terms })
             .map_err(|(published, source)| BurstError { published, source })
-    }
-
-    /// Each message is the value for a moment, so each needs room of its own.
-    #[cold]
-    fn burst_of_values(&self, payloads: &[&[u8]], terms: &Terms) -> Result<(), BurstError> {
-        for (published, payload) in payloads.iter().enumerate() {
-            self.publish_extended(payload, terms)
-                .map_err(|source| BurstError { published, source })?;
-        }
-        Ok(())
     }
 
     /// Publishes one message of `length` bytes, which `fill` writes directly to the shared memory from
@@ -392,7 +378,7 @@ impl Publisher {
             fill(&mut view)
         };
         let filled = Filled { permit, tag, extensions, length: payload_length, bytes, fill };
-        self.commit(filled, bytes, terms)
+        self.commit(filled, terms)
     }
 
     #[inline(always)]
@@ -407,30 +393,24 @@ impl Publisher {
             let tag = Tag::message(id, self.to_descendants, &Extensions::default()).raw();
             return self.publishing.publish(Record { tag, extensions: &[], payload }, terms);
         }
-        self.publish_extended(payload, terms)
+        cold(|| self.publish_framed(payload, terms))
     }
 
-    #[cold]
-    fn publish_extended(&self, payload: &[u8], terms: &Terms) -> Result<u64, PublishError> {
+    /// Publishes one message that has extensions, or is a value.
+    #[inline(never)]
+    fn publish_framed(&self, payload: &[u8], terms: &Terms) -> Result<u64, PublishError> {
         let mut buffer = None;
         let (tag, extensions) = self.frame(&mut buffer);
         self.check_length(extensions.len(), payload.len())?;
-        let record = Record { tag, extensions, payload };
-        self.commit(record, record.bytes(), terms)
+        self.commit(Record { tag, extensions, payload }, terms)
     }
 
-    /// Publishes what one commit makes visible. `newest` is how many bytes its newest record takes.
     #[inline(always)]
-    fn commit<C: Commit>(
-        &self,
-        commit: C,
-        newest: u64,
-        terms: &Terms,
-    ) -> Result<C::Result, PublishError> {
-        match self.id.filter(|_| self.is_declared) {
-            Some(topic) => self.publishing.publish(Declared { commit, topic, newest }, terms),
-            None => self.publishing.publish(commit, terms),
+    fn commit<C: Commit>(&self, commit: C, terms: &Terms) -> Result<C::Result, PublishError> {
+        if self.is_declared {
+            return self.publishing.publish_declared(commit, terms);
         }
+        self.publishing.publish(commit, terms)
     }
 
     /// Makes it a publisher that has declared its topic.

@@ -16,6 +16,7 @@
 use super::backpressure::Backpressure;
 use super::commit::Commit;
 use super::participant::{CallEnd, Held, Participant};
+use super::retained::check_room;
 use super::terms::Terms;
 use super::topics::{TableShare, Topics};
 use super::wake::{Wake, audience_of};
@@ -113,7 +114,36 @@ impl Publishing {
                 let end = CallEnd { waited: false, keeps_lock: terms.keeps_lock };
                 self.write_and_wake(appender, end, commit)
             }
-            Err(acquired) => self.publish_slowly(acquired, commit, terms),
+            Err(acquired) => cold(|| self.publish_otherwise(acquired, commit, terms)),
+        }
+    }
+
+    /// As [`Self::publish`], for a topic that the caller has declared retained.
+    #[inline]
+    pub(super) fn publish_declared<C: Commit>(
+        &self,
+        commit: C,
+        terms: &Terms,
+    ) -> Result<C::Result, PublishError> {
+        self.participant.check_fork()?;
+        let terms = Terms { needs_room: true, ..*terms };
+        self.publish_otherwise(self.participant.try_lock(&terms), commit, &terms)
+    }
+
+    /// Continues [`Self::publish`] for topics that may be retained, and for all that takes longer.
+    #[inline(never)]
+    fn publish_otherwise<C: Commit>(
+        &self,
+        acquired: Option<Acquired>,
+        commit: C,
+        terms: &Terms,
+    ) -> Result<C::Result, PublishError> {
+        match self.participant.resume(acquired, commit.bytes()) {
+            Some(appender) if appender.may_retain(commit.tag()) => {
+                let end = CallEnd { waited: false, keeps_lock: terms.keeps_lock };
+                self.publish_value(appender, end, commit, terms.needs_room)
+            }
+            _ => self.publish_slowly(acquired, commit, terms),
         }
     }
 
@@ -131,14 +161,13 @@ impl Publishing {
         let Held { lock, appender } = held;
         let end = lock.defer();
         if appender.may_retain(commit.tag()) {
-            let appender = appender.with_values(values_of(&self.participant.ring));
-            return self.write_and_wake(appender, end, commit);
+            return self.publish_value(appender, end, commit, terms.needs_room);
         }
         self.write_and_wake(appender, end, commit)
     }
 
     #[inline(always)]
-    fn write_and_wake<C: Commit, const VALUES: bool>(
+    pub(super) fn write_and_wake<C: Commit, const VALUES: bool>(
         &self,
         mut appender: Appender<'_, VALUES>,
         end: CallEnd,
@@ -197,6 +226,13 @@ impl Publishing {
             }
             if may_retain {
                 let values = values_of(&participant.ring);
+                if terms.needs_room
+                    && let Some(values) = values
+                    && let Err(error) = check_room(values, tag, bytes)
+                {
+                    participant.count_since(&held, counted);
+                    return Err((published, error));
+                }
                 held.appender.append_with_values(values, |appender| appender.write(record));
             } else {
                 held.appender.write(record);
@@ -250,6 +286,12 @@ impl Publishing {
     ) -> Result<Option<TopicId>, PublishError> {
         self.topics.intern(&self.participant, topic, share, terms)
     }
+}
+
+/// Calls a function that is rarely called, and must be fast nevertheless: the compiler makes cold functions small.
+#[cold]
+pub(super) fn cold<R>(call: impl FnOnce() -> R) -> R {
+    call()
 }
 
 #[cfg(all(test, not(loom)))]

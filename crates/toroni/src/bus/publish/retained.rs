@@ -3,63 +3,36 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::commit::Commit;
-use super::participant::{CallEnd, Participant};
+use super::participant::CallEnd;
 use super::publisher::Publisher;
 use super::publishing::Publishing;
 use super::terms::{Limit, Terms};
 use crate::bus::views::{number_of, values_of};
 use crate::error::{PublishError, RetainError};
 use crate::ring::bounds;
-use crate::ring::values::{NoRoom, NotDeclared};
+use crate::ring::values::{NoRoom, NotDeclared, Values};
 use crate::ring::writer::{Appender, Record};
 use crate::topic::frame::TopicId;
 
-/// A commit of a publisher that has declared its topic. It is made only if its newest record finds room.
-pub(super) struct Declared<C> {
-    pub(super) commit: C,
-    pub(super) topic: TopicId,
-    /// Bytes of its newest record.
-    pub(super) newest: u64,
-}
-
-impl<C: Commit> Commit for Declared<C> {
-    type Result = C::Result;
-
-    fn messages(&self) -> u64 {
-        self.commit.messages()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.commit.bytes()
-    }
-
-    fn tag(&self) -> u32 {
-        self.commit.tag()
-    }
-
-    fn write<const VALUES: bool>(
-        self,
-        appender: &mut Appender<'_, VALUES>,
-        participant: &Participant,
-        end: CallEnd,
-    ) -> Result<C::Result, PublishError> {
-        let lock = participant.lock_guard(end);
-        if let Some(values) = values_of(&participant.ring)
-            && let Some(entry) = values.entry(number_of(self.topic))
-        {
-            values.make_room(entry, self.newest).map_err(|no_room| match no_room {
-                NoRoom::TooLong { longest } => {
-                    PublishError::ValueTooLong { length: self.newest, limit: longest }
-                }
-                NoRoom::Full => PublishError::RetainedFull { limit: values.usage().1 },
-            })?;
-        }
-        lock.defer();
-        self.commit.write(appender, participant, end)
-    }
-}
-
 impl Publishing {
+    /// Publishes what one commit makes visible, of a topic that may be retained. The caller has the lock.
+    #[inline(never)]
+    pub(super) fn publish_value<C: Commit>(
+        &self,
+        appender: Appender<'_>,
+        end: CallEnd,
+        commit: C,
+        needs_room: bool,
+    ) -> Result<C::Result, PublishError> {
+        let values = values_of(&self.participant.ring);
+        if needs_room && let Some(values) = values {
+            let lock = self.participant.lock_guard(end);
+            check_room(values, commit.tag(), commit.newest())?;
+            lock.defer();
+        }
+        self.write_and_wake(appender.with_values(values), end, commit)
+    }
+
     /// Retains a topic.
     pub(super) fn declare(&self, topic: TopicId, terms: &Terms) -> Result<(), RetainError> {
         let participant = &self.participant;
@@ -76,6 +49,15 @@ impl Publishing {
             NotDeclared::Full { entries } => RetainError::TooManyRetained { limit: entries },
         })
     }
+}
+
+/// Makes room for a record as the value of its topic, if that is retained.
+pub(super) fn check_room(values: Values<'_>, tag: u32, bytes: u64) -> Result<(), PublishError> {
+    let Some(entry) = values.entry(bounds::topic_of(tag)) else { return Ok(()) };
+    values.make_room(entry, bytes).map_err(|no_room| match no_room {
+        NoRoom::TooLong { longest } => PublishError::ValueTooLong { length: bytes, limit: longest },
+        NoRoom::Full => PublishError::RetainedFull { limit: values.usage().1 },
+    })
 }
 
 impl Publisher {

@@ -56,6 +56,8 @@ pub(super) struct Terms {
     pub(super) attempt: LockAttempt,
     /// The caller is an exclusive publisher: it has the lock already, and keeps it.
     pub(super) keeps_lock: bool,
+    /// The caller has declared its topic: nothing is published whose value finds no room.
+    pub(super) needs_room: bool,
 }
 
 impl Terms {
@@ -80,7 +82,7 @@ impl Terms {
             Limit::Within(limit) => (policy, LockAttempt::Until(Instant::now().checked_add(limit))),
             Limit::Overwrite => (Policy::Overwrite, forever),
         };
-        Self { policy, attempt, keeps_lock }
+        Self { policy, attempt, keeps_lock, needs_room: false }
     }
 
     pub(super) fn wait_budget(&self) -> WaitBudget {
