@@ -48,6 +48,12 @@ impl Fixture {
         })
     }
 
+    /// Declares the publisher's topic retained.
+    pub(crate) fn retain(&mut self) -> Outcome<()> {
+        self.publisher = self.publisher.clone().retained()?;
+        Ok(())
+    }
+
     /// Lets the subscriber receive all that there is for it, which must be `expected` messages: a
     /// path that loses some counts something else than it says.
     pub(crate) fn receive_all(&mut self, expected: u64) -> Outcome<()> {

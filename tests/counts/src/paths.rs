@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use toroni::{Limit, LockKind, PublishError, Publisher, ReceiveError, Subscriber};
+use toroni::{Limit, LockKind, PublishError, Publisher, ReceiveError, RetainedError, Subscriber};
 
 use crate::fixture::{Fixture, Outcome, toroni_counted};
 
@@ -65,6 +65,15 @@ pub(crate) const PATHS: &[Path] = &[
             })
         },
     },
+    Path {
+        name: "publish-retained-64",
+        run: |fixture, rounds| {
+            fixture.retain()?;
+            publish(fixture, rounds, 64)
+        },
+    },
+    // Reads the value without a slot.
+    Path { name: "get-64", run: |fixture, rounds| get(fixture, rounds, 64) },
     Path { name: "publish-with-64", run: |fixture, rounds| publish_with(fixture, rounds, 64) },
     Path { name: "filter-miss-8", run: |fixture, rounds| filter_miss(fixture, rounds, 8) },
 ];
@@ -119,6 +128,28 @@ fn receive(fixture: &mut Fixture, rounds: u64, bytes: usize) -> Outcome<u64> {
         }
         Ok(())
     })
+}
+
+fn get(fixture: &mut Fixture, rounds: u64, bytes: usize) -> Outcome<u64> {
+    fixture.retain()?;
+    fixture.publisher.publish(vec![7; bytes])?;
+    fixture.receive_all(1)?;
+    let (bus, topic) = (fixture.publisher.bus(), fixture.publisher.topic().as_str());
+    for round in 0..=rounds {
+        let all = || -> Result<(), RetainedError> {
+            for _ in 0..MESSAGES {
+                let value = bus.retained(black_box(topic))?;
+                assert_eq!(value.map_or(0, |value| value.payload().len()), bytes);
+            }
+            Ok(())
+        };
+        if round == 0 {
+            all()?;
+        } else {
+            toroni_counted(all)?;
+        }
+    }
+    Ok(rounds * MESSAGES as u64)
 }
 
 /// Reads the first eight bytes in place.

@@ -138,12 +138,15 @@ impl Reading {
     #[inline]
     pub(super) fn passes_over_kind(&mut self, tag: u32) -> bool {
         let tag = Tag::from_raw(tag);
-        if tag.is_message() || tag.is_cleared() && self.tells_cleared {
-            return false;
+        !tag.is_message() && self.passes_over_no_message(tag)
+    }
+
+    #[cold]
+    fn passes_over_no_message(&mut self, tag: Tag) -> bool {
+        if tag.is_cleared() {
+            return !self.tells_cleared;
         }
-        if !tag.is_cleared() {
-            self.unknown = self.unknown.saturating_add(1);
-        }
+        self.unknown = self.unknown.saturating_add(1);
         true
     }
 
