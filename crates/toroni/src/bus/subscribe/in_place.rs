@@ -14,7 +14,6 @@ use crate::topic::Origin;
 use crate::topic::frame::{Extensions, MAX_EXTENSIONS_BYTES, Tag, decode};
 use crate::topic::interest::Interest;
 use crate::topic::origin::ORIGIN_BYTES;
-use crate::topic::table::TopicCache;
 use std::fmt;
 use std::time::SystemTime;
 
@@ -29,7 +28,7 @@ use std::time::SystemTime;
 /// something is wrong; the subscriber's next call returns the error.
 pub struct InPlace<'a> {
     run: Run<'a>,
-    topic_cache: &'a TopicCache,
+    source: &'a Received,
     interest: &'a Interest,
     first: Option<Borrowed<'a>>,
     /// Whether the first message is a copy that an earlier call has made. Then it is the only one.
@@ -103,7 +102,7 @@ impl<'a> InPlace<'a> {
             first: Some(first),
             is_private,
             run,
-            topic_cache: &received.topic_cache,
+            source: received,
             interest,
             count: 0,
             cursor,
@@ -128,7 +127,7 @@ impl<'a> InPlace<'a> {
             // If the interest does not know the topic yet, the run ends: the next call asks. So it does before a
             // loss, which that call returns.
             let is_mine = self.interest.answer(tag)?;
-            let message = Borrowed::in_ring(self.run.ring(), self.topic_cache, seen)?;
+            let message = Borrowed::in_ring(self.run.ring(), self.source, seen)?;
             self.run.pass(&seen);
             if is_mine {
                 self.want_more(&seen);
@@ -152,7 +151,7 @@ impl<'a> Iterator for InPlace<'a> {
     fn next(&mut self) -> Option<Borrowed<'a>> {
         if let Some(seen) = self.run.next_wanted() {
             self.count = self.count.wrapping_add(1);
-            return Borrowed::plain(self.run.ring(), self.topic_cache, seen);
+            return Borrowed::plain(self.run.ring(), self.source, seen);
         }
         self.next_slowly()
     }
@@ -184,7 +183,8 @@ impl fmt::Debug for InPlace<'_> {
 /// [`Subscriber::borrow`](crate::Subscriber::borrow) for an example.
 pub struct Borrowed<'a> {
     ring: Ring<'a>,
-    topic_cache: &'a TopicCache,
+    /// Has the name of its topic, and says where the stream began for its subscriber.
+    source: &'a Received,
     seen: Seen,
     /// What follows the header, if the front of the record, with all extensions, was copied.
     front: Option<&'a [u8]>,
@@ -194,24 +194,24 @@ pub struct Borrowed<'a> {
 impl<'a> Borrowed<'a> {
     /// Returns a message in the ring that has no extensions.
     #[inline(always)]
-    fn plain(ring: Ring<'a>, topic_cache: &'a TopicCache, seen: Seen) -> Option<Self> {
+    fn plain(ring: Ring<'a>, source: &'a Received, seen: Seen) -> Option<Self> {
         let length = seen.length as usize;
         let words = ring.contiguous_words(seen.body(), length.div_ceil(8))?;
         let payload = RacyBytes::new(words, length)?;
-        Some(Self { ring, topic_cache, seen, front: None, payload })
+        Some(Self { ring, source, seen, front: None, payload })
     }
 
     /// Returns a message in the ring whose tag says which extensions it has, if its length is enough for
     /// them.
     #[inline]
-    fn in_ring(ring: Ring<'a>, topic_cache: &'a TopicCache, seen: Seen) -> Option<Self> {
+    fn in_ring(ring: Ring<'a>, source: &'a Received, seen: Seen) -> Option<Self> {
         let tag = Tag::from_raw(seen.tag);
         let extensions = tag.extensions_bytes()?;
         let length = (seen.length as usize).checked_sub(extensions)?;
         let words =
             ring.contiguous_words(seen.body().wrapping_add(extensions as u64), length.div_ceil(8))?;
         let payload = RacyBytes::new(words, length)?;
-        Some(Self { ring, topic_cache, seen, front: None, payload })
+        Some(Self { ring, source, seen, front: None, payload })
     }
 
     /// Returns the message that was received last.
@@ -221,7 +221,7 @@ impl<'a> Borrowed<'a> {
         if received.in_place && tag_locates_payload(&seen) {
             let length =
                 Corrupt { what: "length", value: seen.length.into(), position: seen.position };
-            return Self::in_ring(ring, &received.topic_cache, seen).ok_or(length);
+            return Self::in_ring(ring, received, seen).ok_or(length);
         }
         Self::copied(ring, received)
     }
@@ -229,7 +229,7 @@ impl<'a> Borrowed<'a> {
     /// Returns a message of which at least the extensions were copied.
     #[cold]
     fn copied(ring: Ring<'a>, received: &'a Received) -> Result<Self, Corrupt> {
-        let Received { topic_cache, read_ahead, in_place, .. } = received;
+        let Received { read_ahead, in_place, .. } = received;
         let seen = read_ahead.last();
         let length = seen.length as usize;
         let front =
@@ -246,7 +246,7 @@ impl<'a> Borrowed<'a> {
         let payload = payload.ok_or_else(|| {
             at(Corrupt { what: "length", value: seen.length.into(), position: 0 })
         })?;
-        Ok(Self { ring, topic_cache, seen, front: Some(front), payload })
+        Ok(Self { ring, source: received, seen, front: Some(front), payload })
     }
 
     fn tag(&self) -> Tag {
@@ -283,7 +283,7 @@ impl<'a> Borrowed<'a> {
     #[must_use]
     pub fn topic(&self) -> &'a str {
         let inline_topic = if self.front.is_some() { self.extensions().inline_topic } else { None };
-        topic_of(self.tag(), inline_topic, self.topic_cache)
+        topic_of(self.tag(), inline_topic, &self.source.topic_cache)
     }
 
     /// Returns its bytes, in place.
@@ -340,6 +340,19 @@ impl<'a> Borrowed<'a> {
     #[must_use]
     pub fn to_descendants(&self) -> bool {
         self.tag().is_to_descendants()
+    }
+
+    /// Returns whether it is the value of a topic; see [`Message::is_retained`](crate::Message::is_retained).
+    #[must_use]
+    pub fn is_retained(&self) -> bool {
+        self.source.is_value(&self.seen)
+    }
+
+    /// Returns whether it says that the value of its topic was cleared; see
+    /// [`Message::is_cleared`](crate::Message::is_cleared).
+    #[must_use]
+    pub fn is_cleared(&self) -> bool {
+        self.tag().is_cleared()
     }
 
     /// Checks that everything read so far is what was published. Call it after the last read, and before

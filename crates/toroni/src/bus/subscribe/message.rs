@@ -126,7 +126,7 @@ impl<'a> Message<'a> {
     /// published before the messages that the subscriber receives otherwise.
     #[must_use]
     pub fn is_retained(&self) -> bool {
-        self.0.is_value()
+        self.0.is_value(&self.0.read_ahead.last())
     }
 
     /// Returns whether it is no message, but says that the value of its topic was cleared

@@ -330,9 +330,9 @@ impl Bus {
 }
 
 impl Received {
-    /// Returns whether what was received last is a value, and not from the stream.
-    pub(super) fn is_value(&self) -> bool {
-        self.read_ahead.last().position < self.values_before
+    /// Returns whether a record that was received is a value, and not from the stream.
+    pub(super) fn is_value(&self, seen: &Seen) -> bool {
+        seen.position < self.values_before
     }
 }
 
@@ -524,6 +524,39 @@ mod tests {
                 exclusive.publish(&topic, "again", Limit::Policy).unwrap();
             }
         }
+    }
+
+    /// A run ends before a record that clears a value. The next call passes over it, unless the subscriber asked for values.
+    #[test]
+    fn what_is_received_in_place_says_whether_it_is_a_value() {
+        fn all(subscriber: &mut Subscriber) -> Vec<(String, bool, bool)> {
+            let mut seen = Vec::new();
+            while let Some(run) = subscriber.try_receive_in_place().unwrap() {
+                seen.extend(run.map(|one| {
+                    let text = String::from_utf8(one.payload().to_vec()).unwrap();
+                    (text, one.is_retained(), one.is_cleared())
+                }));
+            }
+            seen
+        }
+        let root = TempDir::new();
+        let bus = config(&root).create("b").unwrap();
+        let publisher = bus.publisher("a").unwrap().retained().unwrap();
+        publisher.publish("1").unwrap();
+        let mut asked = bus.subscriber().pattern("a").retained(true).build().unwrap();
+        let mut plain = bus.subscribe("a").unwrap();
+        assert_eq!(all(&mut asked), [("1".to_owned(), true, false)]);
+        publisher.publish("2").unwrap();
+        publisher.clear(Limit::Policy).unwrap();
+        publisher.publish("3").unwrap();
+        let [two, cleared, three] = [("2", false), ("", true), ("3", false)]
+            .map(|(text, is_cleared)| (text.to_owned(), false, is_cleared));
+        assert_eq!(all(&mut asked), [two.clone(), cleared, three.clone()]);
+        assert_eq!(all(&mut plain), [two, three]);
+        // One by one, too.
+        publisher.clear(Limit::Policy).unwrap();
+        assert!(asked.borrow().unwrap().unwrap().is_cleared());
+        assert!(plain.borrow().unwrap().is_none());
     }
 
     #[test]
