@@ -286,8 +286,7 @@ impl Inlet {
         if !topic.is_of(&self.publishing) {
             return Err(PublishError::ForeignTopic.into());
         }
-        let id = topic.id.ok_or(RetainError::TopicTableFull)?;
-        self.publishing.declare(id, &self.terms(Limit::Policy))
+        self.publishing.declare(topic.id, &self.terms(Limit::Policy))
     }
 
     /// Claims a stream for this inlet, and returns how far it has arrived. Publishing does the same when it first meets

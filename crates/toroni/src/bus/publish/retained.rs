@@ -33,12 +33,13 @@ impl Publishing {
         self.write_and_wake(appender.with_values(values), end, commit)
     }
 
-    /// Retains a topic.
-    pub(super) fn declare(&self, topic: TopicId, terms: &Terms) -> Result<(), RetainError> {
+    /// Retains a topic. It has no id if the table is full, or belonged to an exclusive publisher.
+    pub(super) fn declare(&self, topic: Option<TopicId>, terms: &Terms) -> Result<(), RetainError> {
         let participant = &self.participant;
         participant.check_fork()?;
         let Some(values) = values_of(&participant.ring) else { return Err(RetainError::NoValues) };
         let held = participant.hold(terms)?;
+        let topic = topic.ok_or(RetainError::TopicTableFull)?;
         let number = number_of(topic);
         // First: from then on publishers look whether it is in the index.
         bounds::set_retained(participant.ring.control(), number);
@@ -90,8 +91,7 @@ impl Publisher {
     }
 
     pub(super) fn retained_on(self, terms: &Terms) -> Result<Self, RetainError> {
-        let topic = self.id().ok_or(RetainError::TopicTableFull)?;
-        self.publishing().declare(topic, terms)?;
+        self.publishing().declare(self.id(), terms)?;
         Ok(self.declared())
     }
 

@@ -501,8 +501,12 @@ mod tests {
             let topic = exclusive.retained(exclusive.topic("x").unwrap()).unwrap();
             exclusive.publish(&topic, "alone", Limit::Policy).unwrap();
             assert_eq!(value(&bus, "x").as_deref(), Some("alone"));
-            let refused = bus.publisher("y").map(crate::bus::Publisher::retained);
-            assert!(refused.unwrap().is_err());
+            for topic in ["a", "y"] {
+                let refused = bus.publisher(topic).unwrap().retained().unwrap_err();
+                let is_exclusive =
+                    matches!(refused, RetainError::Publish(PublishError::Exclusive { .. }));
+                assert!(is_exclusive, "{refused:?}");
+            }
             exclusive.clear(&topic, Limit::Policy).unwrap();
             assert_eq!(value(&bus, "x"), None);
             exclusive.publish(&topic, "again", Limit::Policy).unwrap();
