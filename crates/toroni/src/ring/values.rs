@@ -316,11 +316,15 @@ impl<'a> Values<'a> {
         hook::point(CrashPoint::AfterRetain);
     }
 
-    /// Returns the sequence of the value of a topic, if it is retained and has one.
-    pub(crate) fn sequence(&self, topic: u32) -> Option<u64> {
+    /// Returns sequence and tag of the value of a topic, if it is retained and has one.
+    pub(crate) fn newest(&self, topic: u32) -> Option<(u64, u32)> {
         let entry = self.entry(topic)?;
         let version = entry.version.load(Ordering::Acquire);
-        (version != 0).then(|| entry.buffer(version).sequence.load(Ordering::Relaxed))
+        let buffer = entry.buffer(version);
+        (version != 0).then(|| {
+            let tag = tag_of(buffer.header.load(Ordering::Relaxed));
+            (buffer.sequence.load(Ordering::Relaxed), tag)
+        })
     }
 
     /// Reads the value of a topic, if it is retained. The record's body is copied to `into`.

@@ -69,8 +69,12 @@ impl Subscriber {
         let _ = self.reading.sync_topics(segment);
         let due = values.topics().filter_map(|topic| {
             let (itself, below) = self.reading.wants(topic);
-            let sequence = values.sequence(topic).filter(|_| itself || below)?;
-            let is_due = sequence < before && from.is_none_or(|from| sequence >= from);
+            let (sequence, tag) = values.newest(topic).filter(|_| itself || below)?;
+            let tag = Tag::from_raw(tag);
+            // What is not handed out anyway is not due: a program may wait until nothing is.
+            let is_due = sequence < before
+                && from.map_or(!tag.is_cleared(), |from| sequence >= from)
+                && self.reading.interest.answer(tag) != Some(false);
             is_due.then_some((sequence, topic))
         });
         self.values.due = due.collect();
@@ -432,6 +436,7 @@ mod tests {
         assert!(plain.try_receive().unwrap().is_none());
         assert_eq!(plain.stats().unknown, 0);
         let mut late = bus.subscriber().pattern("a").retained(true).build().unwrap();
+        assert!(late.is_current(), "nothing is due");
         assert!(late.try_receive().unwrap().is_none());
         publisher.publish("").unwrap();
         assert_eq!(value(&bus, "a").as_deref(), Some(""), "an empty message is a value");
@@ -492,6 +497,8 @@ mod tests {
             inlet.publish(&[entry], Limit::Policy).unwrap();
             let kept = bus.retained("a").unwrap().unwrap();
             assert_eq!((kept.text(), kept.origin()), ("from elsewhere".into(), Some(origin)));
+            let local = bus.subscriber().pattern("a").retained(true).local_only(true);
+            assert!(local.build().unwrap().is_current());
             plain.publish("here").unwrap();
             // A duplicate is dropped before it gets there.
             inlet.publish(&[entry], Limit::Policy).unwrap();
