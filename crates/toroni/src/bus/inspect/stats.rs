@@ -400,7 +400,8 @@ impl Bus {
             }
             cursor.advance(&seen);
             let tag = Tag::from_raw(seen.tag);
-            if tag.is_loss() {
+            // A loss, or a value that was cleared.
+            if !tag.is_message() {
                 continue;
             }
             let front = (seen.length as usize).min(MAX_EXTENSIONS_BYTES);

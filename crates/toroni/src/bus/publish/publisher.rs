@@ -272,10 +272,10 @@ impl Publisher {
         let mut buffer = None;
         let (tag, extensions) = self.frame(&mut buffer);
         let overhead = ALIGNMENT + extensions.len() as u64;
+        let record = |length: u64| (length + overhead).next_multiple_of(ALIGNMENT);
         let (bits, bytes) = payloads.iter().fold((0, 0), |(bits, bytes): (u64, u64), payload| {
             let length = payload.len() as u64;
-            let record = (length + overhead).next_multiple_of(ALIGNMENT);
-            (bits | length, bytes.wrapping_add(record))
+            (bits | length, bytes.wrapping_add(record(length)))
         });
         // A sum of lengths that all fit u32 has not wrapped.
         if bits > u32::MAX.into() || bytes > self.largest_record {
@@ -283,7 +283,7 @@ impl Publisher {
         }
         let records = payloads.iter().map(|payload| Record { tag, extensions, payload });
         let count = payloads.len() as u64;
-        let newest = payloads.last().map_or(0, |payload| payload.len() as u64 + overhead);
+        let newest = payloads.last().map_or(0, |payload| record(payload.len() as u64));
         self.commit(Batch { records, tag, count, bytes, newest }, terms)
     }
 

@@ -582,6 +582,11 @@ mod tests {
             matches!(refused, PublishError::ValueTooLong { length: 1_032, limit: 1_024 }),
             "{refused:?}"
         );
+        let refused = publisher.publish_batch(&[[7; 1_020]], Limit::Policy).unwrap_err();
+        assert!(
+            matches!(refused, PublishError::ValueTooLong { length: 1_032, limit: 1_024 }),
+            "a batch: {refused:?}"
+        );
         assert_eq!(bus.retained("a").unwrap().unwrap().payload(), [1; 100], "nothing happened");
         // Another publisher knows nothing of values.
         let sequence = plain.publish([7; 1_020]).unwrap();
@@ -662,6 +667,9 @@ mod tests {
         kept.publish("12345").unwrap();
         cleared.publish("x").unwrap();
         cleared.clear(Limit::Policy).unwrap();
+        let topics = bus.topics().unwrap();
+        let messages = topics.iter().find(|stats| stats.name == "cleared").unwrap().messages;
+        assert_eq!(messages, 1, "what clears a value is no message");
         let sequence = missing.publish([7; 2_000]).unwrap();
         assert!(matches!(value("missing"), Some(ValueStats::Kept { bytes: 2_000, .. })));
         assert_eq!(bus.stats().unwrap().retained.missing, 0, "its record is in the ring");
