@@ -3,7 +3,6 @@
 use super::layout::{ALIGNMENT, BLOCKS, BlockEntry, Control, Line, NO_ENTRY, ValueEntry};
 use super::memory::Ring;
 use super::position::{Shape, record_bytes, to_index};
-#[cfg(loom)]
 use super::values::{UNIT_WORDS, Values};
 use super::writer::header;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -20,14 +19,12 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Returns its values, if it has any.
-    #[cfg(loom)]
     pub(super) fn values(&self) -> Option<Values<'_>> {
         let Self { index, entries, area, .. } = self;
         (!entries.is_empty()).then_some(Values { index, entries, area })
     }
 
     /// Adds values: of as many topics, in as many units.
-    #[cfg(loom)]
     pub(super) fn with_values(mut self, topics: usize, units: usize) -> Self {
         self.index = (0..topics).map(|_| AtomicU32::new(0)).collect();
         self.entries = (0..topics).map(|_| ValueEntry::default()).collect();

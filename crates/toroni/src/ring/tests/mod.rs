@@ -9,4 +9,5 @@ mod load;
 mod property;
 mod resume;
 mod torn;
+mod values;
 mod write;
