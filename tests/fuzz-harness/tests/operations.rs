@@ -16,6 +16,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         5 => any::<[u8; BYTES]>().prop_map(Operation::from_bytes),
         1 => any::<[u8; BYTES]>().prop_map(Operation::of_inlet),
+        1 => any::<[u8; BYTES]>().prop_map(Operation::of_values),
     ]
 }
 
@@ -51,6 +52,8 @@ fn lists_from_a_seed_do_to_a_bus_what_they_do_to_the_model() {
     assert!(tally.exclusive > 50 && tally.kept_out > 100 && tally.reigns > 20, "{tally:?}");
     assert!(tally.brought > 400 && tally.losses > 30 && tally.told > 30, "{tally:?}");
     assert!(tally.dropped > 40 && tally.taken > 40, "{tally:?}");
-    assert!(tally.passed_laps > 5, "{tally:?}");
+    assert!(tally.passed_laps > 1, "{tally:?}");
+    assert!(tally.values > 100 && tally.missing > 3, "{tally:?}");
+    assert!(tally.joined > 15 && tally.healed > 1, "{tally:?}");
     assert!(tally.lapses > 10 && tally.lost > 100 && tally.refused > 100, "{tally:?}");
 }

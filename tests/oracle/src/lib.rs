@@ -3,6 +3,7 @@
 //! - `operations`: a list of operations on a bus, from any bytes or from a seed; `numbers`: those of what inlets bring.
 //! - `model`: the content of the ring afterwards, as a list of messages.
 //! - `interests`: subscribers that each want a few of several topics, and whom each message is for.
+//! - `values`: the newest message of each retained topic.
 //! - `arrivals`: how far streams from elsewhere have arrived, and who may bring them.
 //! - `topics`: the definitions of names, of patterns, of which patterns match which names, and of which intersect.
 //!
@@ -19,6 +20,7 @@ mod model;
 mod numbers;
 mod operations;
 pub mod topics;
+mod values;
 
 pub use arrivals::{Arrival, Arrivals, Bringer, NUMBER_LIMIT, Reach, StreamName, Taken};
 pub use model::{Message, Model, NoSuchStart, RecordStart, body, record_bytes};
@@ -26,3 +28,4 @@ pub use numbers::{First, Numbers, Then};
 pub use operations::{
     Attempt, BYTES, By, Cargo, Operation, Policy, Scenario, Setup, Size, Start, Work,
 };
+pub use values::{Newest, Room, TooMany, Values};

@@ -80,6 +80,8 @@ pub enum Operation {
         local_only: bool,
         /// Whether it continues with the newest message after a loss.
         newest: bool,
+        /// Whether it first receives the values of retained topics.
+        retained: bool,
         /// See [`Operation`].
         die_at: u8,
     },
@@ -120,6 +122,17 @@ pub enum Operation {
         /// See [`Operation`].
         die_at: u8,
     },
+    /// A publisher, which is opened if need be, or an inlet declares a topic: the bus keeps its newest message.
+    Retain {
+        /// Beyond the publishers, it is an inlet.
+        writer: u8,
+        /// As in [`Self::Write`].
+        topic: u8,
+        /// See [`Operation`].
+        die_at: u8,
+    },
+    /// Another program reads the values of all topics.
+    ReadValues,
 }
 
 /// What an inlet brings.
@@ -165,6 +178,8 @@ pub enum Work {
     Burst(u8, [Size; 3]),
     /// Tries to publish more than there can be.
     TooLong,
+    /// Clears the value of its topic.
+    Clear,
 }
 
 /// How long a message is.
@@ -210,7 +225,7 @@ impl Scenario {
     }
 
     /// Returns a list of `count` operations, the same for the same seed. Unlike in bytes of a fuzzer, one in six is
-    /// that of an inlet.
+    /// that of an inlet, and one in six about values.
     #[must_use]
     pub fn from_seed(seed: u64, count: usize) -> Self {
         let mut state = seed;
@@ -226,7 +241,11 @@ impl Scenario {
         let mut operation = || {
             let [turn, ..] = next();
             let bytes = next();
-            if turn < 40 { Operation::of_inlet(bytes) } else { Operation::from_bytes(bytes) }
+            match turn {
+                0..40 => Operation::of_inlet(bytes),
+                40..80 => Operation::of_values(bytes),
+                _ => Operation::from_bytes(bytes),
+            }
         };
         Self { setup, operations: (0..count).map(|_| operation()).collect() }
     }
@@ -235,6 +254,12 @@ impl Scenario {
 /// First bytes of operations of inlets. Hardly any collected input has them, so those still mean what they did.
 const BRING: [u8; 4] = [127, 143, 175, 223];
 const CLOSE_INLET: u8 = 239;
+/// Those of operations about values, which some collected inputs have.
+const RETAIN: u8 = 31;
+const CLEAR: u8 = 47;
+const READ_VALUES: u8 = 111;
+/// Topics of [`Operation::of_values`]: few, so that their values change.
+const VALUES: u8 = 6;
 
 impl Setup {
     /// The setup that bytes are.
@@ -259,6 +284,23 @@ impl Operation {
         let kind = if kind < 40 { CLOSE_INLET } else { BRING[0] };
         let [who, death, how, a, b, c, d] = rest;
         Self::from_bytes([kind, who, death, how, a, b, c, d])
+    }
+
+    /// The operation about values that bytes are: on a few topics, so that something comes of it.
+    #[must_use]
+    pub fn of_values([kind, who, death, how, a, b, c, d]: [u8; BYTES]) -> Self {
+        let topic = a % VALUES | a & 0x80;
+        let kind = match kind {
+            0..64 => RETAIN,
+            64..80 => CLEAR,
+            80..96 => READ_VALUES,
+            96..120 => {
+                let retained = d & !0x18 | 8;
+                return Self::from_bytes([12, who, death, how, a, b, c, retained]);
+            }
+            _ => 0,
+        };
+        Self::from_bytes([kind, who, death, how, topic, b, c, d])
     }
 
     /// The operation that bytes are.
@@ -298,8 +340,17 @@ impl Operation {
                     _ => Start::Back(a),
                 };
                 let (gating, local_only, newest) = (c % 4 != 1, d % 8 == 1, d % 8 > 5);
-                let patterns = b;
-                Self::Subscribe { reader: who, start, patterns, gating, local_only, newest, die_at }
+                let (reader, patterns, retained) = (who, b, d / 8 % 4 == 1);
+                Self::Subscribe {
+                    reader,
+                    start,
+                    patterns,
+                    gating,
+                    local_only,
+                    newest,
+                    retained,
+                    die_at,
+                }
             }
             14 if how % 2 == 0 => Self::Unsubscribe { reader: who, die_at },
             14 => Self::Close { writer: who, die_at },
@@ -322,7 +373,10 @@ impl Operation {
                 };
                 Self::Bring { inlet: who, stream: a, cargo, die_at }
             }
-            CLOSE_INLET => Self::CloseInlet { inlet: who, die_at },
+            _ if kind == CLOSE_INLET => Self::CloseInlet { inlet: who, die_at },
+            _ if kind == RETAIN => Self::Retain { writer: who, topic: a, die_at },
+            _ if kind == CLEAR => Self::Write { writer: who, topic: a, work: Work::Clear, die_at },
+            _ if kind == READ_VALUES => Self::ReadValues,
             _ => Self::Look,
         }
     }

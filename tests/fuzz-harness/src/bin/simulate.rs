@@ -48,6 +48,7 @@ fn main() -> ExitCode {
     }
     let Tally { published, received, refused, lapses, lost, deaths, .. } = tally;
     let Tally { exclusive, kept_out, reigns, brought, losses, dropped, taken, told, .. } = tally;
+    let Tally { values, missing, joined, healed, .. } = tally;
     println!("seeds              {seed} to {}", seed.wrapping_add(lists - 1));
     println!("lists              {lists}");
     println!("operations         {operations}");
@@ -57,6 +58,8 @@ fn main() -> ExitCode {
         "  by inlets        {brought}, {losses} of them losses; {dropped} dropped as duplicates"
     );
     println!("received           {received}, and {told} losses told");
+    println!("  values           {joined}, {healed} of them after losses");
+    println!("read               {values} values, {missing} of them missing");
     println!("refused, rightly   {refused}");
     println!("  kept out         {kept_out} by exclusive publishers, {taken} by other inlets");
     println!("lapses, reported   {lapses}");

@@ -14,6 +14,8 @@ pub(super) enum CrashPoint {
     BetweenSequenceAndTail,
     MidArrival,
     ArrivalPending,
+    MidGrow,
+    MidDeclaration,
 }
 
 /// Does `work`, and dies at step number `die_at`, counted from 1, if `work` gets that far. Returns the steps reached,

@@ -37,7 +37,7 @@ pub(super) struct Bridge {
 }
 
 pub(super) struct BridgeTopic {
-    topic: InletTopic,
+    pub(super) topic: InletTopic,
     /// Whether the name travels with each message. Not known before the operation that made it has ended.
     pub(super) is_inline: Option<bool>,
 }

@@ -59,6 +59,7 @@ impl State {
         }
         assert_eq!(stats.topics as usize, self.interned.len());
         self.check_topics();
+        self.check_values();
     }
 
     fn check_topics(&self) {
@@ -67,7 +68,7 @@ impl State {
         let first = self.model.first_from(self.model.oldest()).sequence;
         for number in first..self.model.stored as u64 {
             let note = &self.notes[usize::try_from(number).unwrap()];
-            if note.loss.is_some() {
+            if note.loss.is_some() || note.is_cleared {
                 continue;
             }
             let length = self.model.message(number).unwrap().length - note.extensions;
@@ -76,7 +77,8 @@ impl State {
             counts.1 += u64::from(length);
         }
         for found in self.bus.topics().unwrap() {
-            assert!(names.contains(&found.name), "{:?}", found.name);
+            let number = names.iter().position(|name| *name == found.name);
+            self.compare_value_stats(number.expect("a known topic"), found.value);
             let counts = expected.remove(found.name.as_str()).unwrap_or_default();
             assert_eq!((found.messages, found.bytes), counts, "{:?}", found.name);
         }

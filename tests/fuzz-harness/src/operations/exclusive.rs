@@ -51,6 +51,13 @@ impl Handle<'_> {
         published.map(|(sequence, ())| sequence)
     }
 
+    pub(super) fn clear(&self) -> Result<u64, PublishError> {
+        match self {
+            Self::Shared(publisher) => publisher.clear(Limit::Policy),
+            Self::Exclusive(exclusive, topic) => exclusive.clear(topic, Limit::Policy),
+        }
+    }
+
     pub(super) fn publish_batch(&self, payloads: &[Vec<u8>]) -> Result<Range<u64>, PublishError> {
         match self {
             Self::Shared(publisher) => publisher.publish_batch(payloads, Limit::Policy),

@@ -21,6 +21,7 @@ impl State {
             self.next_inlet += 1;
             (format!("inlet {number}"), self.next_inlet)
         });
+        let mut free = self.free_bytes(topic);
         let mut slot = self.bridges[number].take();
         let (this, place, wanted) = (&*self, &mut slot, &pieces);
         let (reached, outcome) = act(die_at, self.setup.robust, || {
@@ -46,9 +47,11 @@ impl State {
         let is_kept_out = self.exclusive.is_some();
         match outcome {
             Some(outcome) if is_kept_out => self.settle_kept_out_inlet(&outcome),
-            Some(outcome) => self.settle_inlet(number, cargo, &pieces, outcome, &reached),
+            Some(outcome) => {
+                self.settle_inlet(number, cargo, &pieces, &mut free, outcome, &reached);
+            }
             None => {
-                self.follow_inlet(number, &pieces, &reached);
+                self.follow_inlet(number, &pieces, &mut free, &reached);
                 self.bury_inlet(number);
             }
         }
@@ -153,6 +156,7 @@ impl State {
         number: usize,
         cargo: Cargo,
         pieces: &[Piece],
+        free: &mut u64,
         outcome: Outcome,
         reached: &[CrashPoint],
     ) {
@@ -178,7 +182,7 @@ impl State {
                         assert_eq!((next, highest, found), expected, "{:?}", piece.stream);
                         self.check_open_streams(number);
                     } else if !self.release(number, piece) {
-                        self.settle_piece(number, work, piece);
+                        self.settle_piece(number, work, piece, free);
                     }
                 }
                 None
@@ -186,7 +190,7 @@ impl State {
             Outcome::Refused(count, error) => {
                 for piece in &pieces[..count] {
                     self.claim(number, piece).unwrap();
-                    self.settle_piece(number, work, piece);
+                    self.settle_piece(number, work, piece, free);
                 }
                 Some((&pieces[count], error))
             }
@@ -227,7 +231,7 @@ impl State {
     }
 
     /// Publishes a piece in the model, unless it has arrived before.
-    fn settle_piece(&mut self, number: usize, work: Work, piece: &Piece) {
+    fn settle_piece(&mut self, number: usize, work: Work, piece: &Piece, free: &mut u64) {
         if self.is_duplicate(piece) {
             self.tally.dropped += 1;
             self.bridges[number].as_mut().unwrap().duplicates += 1;
@@ -239,7 +243,7 @@ impl State {
         self.model.reserve(bytes);
         self.make_room(piece);
         self.enter_piece(number, piece);
-        self.commit_piece(length, piece);
+        self.commit_piece(length, piece, free);
         let counts = &mut self.bridges[number].as_mut().unwrap().counts;
         counts.0 += 1;
         counts.1 += bytes;
@@ -272,12 +276,14 @@ impl State {
         self.arrivals.touch(piece.stream, arrival, self.calls);
     }
 
-    fn commit_piece(&mut self, length: u32, piece: &Piece) {
+    fn commit_piece(&mut self, length: u32, piece: &Piece, free: &mut u64) {
         let extensions = length - u32::try_from(piece.payload).unwrap();
         self.model.commit(length, piece.stamp);
         self.notes.push(Note { extensions, ..piece.note.clone() });
         self.tally.published += 1;
         self.tally.losses += u64::from(piece.note.loss.is_some());
+        let room = self.room_for(piece.note.topic, length, free);
+        self.keep(&piece.note, record_bytes(length), room);
         if let Some(arrival) = piece.arrival {
             self.arrivals.take(piece.stream, arrival);
             if arrival.open_from.is_some() {
@@ -317,7 +323,16 @@ impl State {
 
     /// Does to the model what a dead inlet did that passed these steps. Whether the bus has marked what it
     /// committed as arrived is for the next inlet to see.
-    fn follow_inlet(&mut self, number: usize, pieces: &[Piece], reached: &[CrashPoint]) {
+    fn follow_inlet(
+        &mut self,
+        number: usize,
+        pieces: &[Piece],
+        free: &mut u64,
+        reached: &[CrashPoint],
+    ) {
+        if reached.contains(&CrashPoint::MidGrow) {
+            self.values.leak(pieces[0].note.topic);
+        }
         let mut left = pieces.iter().peekable();
         let mut before = None;
         for point in reached {
@@ -343,7 +358,7 @@ impl State {
                 CrashPoint::AfterCommit => {
                     let piece = self.next_commit(number, &mut left).unwrap().clone();
                     left.next();
-                    self.commit_piece(self.length(number, &piece), &piece);
+                    self.commit_piece(self.length(number, &piece), &piece, free);
                 }
                 _ => {}
             }

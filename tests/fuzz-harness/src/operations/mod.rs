@@ -5,6 +5,7 @@
 //! - `writers`, `readers`: what each of them does, and what the result must be.
 //! - `exclusive`: who is the only publisher, and what that does to the others.
 //! - `bridge`, `inlets`: what comes from elsewhere, and what must become of it.
+//! - `values`: what the bus keeps of retained topics.
 //! - `shortage`: whether publishers find subscribers in their way.
 //! - `check`: what statistics must say.
 //! - `act`: deaths, with the feature `deaths`. Without it nothing dies, and the library is compiled as for its users.
@@ -17,6 +18,7 @@ mod inlets;
 mod readers;
 mod shortage;
 mod state;
+mod values;
 mod writers;
 
 use crate::Directory;

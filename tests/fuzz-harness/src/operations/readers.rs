@@ -2,6 +2,7 @@
 
 use super::act::{act, bury};
 use super::state::{Note, State};
+use super::values::Kept;
 use super::writers::topics;
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -35,6 +36,7 @@ pub(super) struct Wish {
     pub(super) gating: bool,
     pub(super) local_only: bool,
     pub(super) newest: bool,
+    pub(super) retained: bool,
 }
 
 /// A subscriber, and where it is.
@@ -56,14 +58,32 @@ pub(super) struct Reader {
     pub(super) lapses: u64,
     /// How often it was lapped by what is for others alone, and reported nothing.
     pub(super) passed_laps: u64,
+    /// It asked for values.
+    retained: bool,
+    values: DueValues,
+    /// Values that it has received.
+    joined: u64,
+    /// Of these, those after a loss.
+    healed: u64,
     /// Losses on the way to the bus, and the messages that these state.
     losses: (u64, u64),
+}
+
+/// The values that a subscriber must receive before the stream.
+#[derive(Default)]
+struct DueValues {
+    /// Sequence and topic, the next one last. A newer message of the topic is in the stream.
+    due: Vec<(u64, usize)>,
+    /// They are those that changed within a loss, so one that was cleared counts, too.
+    heal: bool,
 }
 
 /// What a call came to.
 #[derive(PartialEq, Eq)]
 enum Step {
     Message,
+    Value,
+    MissingValue,
     Loss,
     Nothing,
     Lapped,
@@ -83,6 +103,9 @@ impl Reader {
             let mut scope = loss.scope.iter().map(|pattern| pattern.as_str());
             return scope.any(|lost| self.patterns.iter().any(|mine| intersect(mine, lost)));
         }
+        if note.is_cleared && !self.retained {
+            return false;
+        }
         let topic = &topics[note.topic];
         self.patterns.iter().any(|pattern| {
             matches(pattern, topic) || note.to_descendants && matches_descendants(pattern, topic)
@@ -92,7 +115,7 @@ impl Reader {
 
 impl State {
     pub(super) fn subscribe(&mut self, number: usize, wish: Wish, die_at: u8) {
-        let Wish { start, patterns, gating, local_only, newest } = wish;
+        let Wish { start, patterns, gating, local_only, newest, retained } = wish;
         self.unsubscribe(number, 0);
         let patterns = PATTERNS[usize::from(patterns) % PATTERNS.len()];
         let (start, expected) = match start {
@@ -114,6 +137,7 @@ impl State {
             }
         };
         let mut builder = self.bus.subscriber().start(start).gating(gating).local_only(local_only);
+        builder = builder.retained(retained);
         if newest {
             builder = builder.after_loss(Continue::Newest);
         }
@@ -129,7 +153,7 @@ impl State {
             (Ok(subscriber), Ok(first)) => {
                 assert_eq!(subscriber.position(), first.position, "{start:?}");
                 let (next, told) = (first.sequence, first.position..=first.position);
-                Some(Reader {
+                let mut reader = Reader {
                     subscriber,
                     patterns,
                     gating,
@@ -142,8 +166,14 @@ impl State {
                     lost: 0,
                     lapses: 0,
                     passed_laps: 0,
+                    retained,
+                    values: DueValues::default(),
+                    joined: 0,
+                    healed: 0,
                     losses: (0, 0),
-                })
+                };
+                reader.gather_values(self, None);
+                Some(reader)
             }
             (Err(SubscriberError::NotAPosition { .. }), Err(NoSuchStart::NotAPosition)) => None,
             (
@@ -186,6 +216,7 @@ impl State {
         let topics = topics();
         let before =
             (reader.received, reader.lost, reader.lapses, reader.losses.0, reader.passed_laps);
+        let values = (reader.joined, reader.healed);
         let (this, place) = (&*self, &mut reader);
         let (_, lived) = act(die_at, false, || {
             for _ in 0..most {
@@ -199,6 +230,8 @@ impl State {
         self.tally.lapses += reader.lapses - before.2;
         self.tally.passed_laps += reader.passed_laps - before.4;
         self.tally.told += reader.losses.0 - before.3;
+        self.tally.joined += reader.joined - values.0;
+        self.tally.healed += reader.healed - values.1;
         if lived.is_some() {
             self.readers[number] = Some(reader);
         } else {
@@ -216,6 +249,9 @@ impl State {
 
 impl Reader {
     fn step(&mut self, state: &State, by: By, topics: &[String]) -> Step {
+        if let Some(step) = self.step_to_value(state, by, topics) {
+            return step;
+        }
         let model = &state.model;
         let count = model.count() as u64;
         let expected = self.expected(state, topics);
@@ -261,6 +297,7 @@ impl Reader {
                 self.lost += lost_messages;
                 self.lapses += 1;
                 (self.next, self.taken) = (to.sequence, to.sequence);
+                self.gather_values(state, Some(from));
                 Step::Lapped
             }
             Err(error) => panic!("{error}"),
@@ -285,13 +322,100 @@ impl Reader {
             Step::Message if matches!(by, By::InPlace | By::Run) => {
                 at_least..=model.start(self.taken.max(self.next))
             }
-            Step::Message | Step::Loss => {
+            Step::Message | Step::Value | Step::MissingValue | Step::Loss => {
                 let here = model.start(self.next).saturating_sub(block).max(at_least);
                 here..=model.start(self.taken.max(self.next))
             }
             Step::Nothing | Step::Lapped => model.start(self.next)..=model.start(self.next),
         };
         step
+    }
+
+    /// Notes the values that are due, those from this sequence on.
+    fn gather_values(&mut self, state: &State, from: Option<u64>) {
+        let newest = |topic: usize| {
+            let newest = state.values.newest(topic)?;
+            let is_of_loss = from.is_none_or(|from| newest.sequence >= from);
+            let is_due = self.retained && newest.sequence < self.next && is_of_loss;
+            is_due.then_some((newest.sequence, topic))
+        };
+        let mut due: Vec<_> = state.values.topics().filter_map(newest).collect();
+        due.sort_unstable_by(|a, b| b.cmp(a));
+        self.values = DueValues { due, heal: from.is_some() };
+    }
+
+    /// The next value that this subscriber must receive, or be told to be missing.
+    fn next_value(&mut self, state: &State, topics: &[String]) -> Option<(u64, Kept)> {
+        while let Some((sequence, topic)) = self.values.due.pop() {
+            let newest = state.values.newest(topic).expect("it was retained");
+            let note = &state.notes[usize::try_from(sequence).unwrap()];
+            if newest.sequence != sequence || !self.wants(note, topics) {
+                continue;
+            }
+            match state.kept(topic) {
+                // It was cleared.
+                Kept::Nothing if self.values.heal => return Some((sequence, Kept::Nothing)),
+                Kept::Nothing => {}
+                kept => return Some((sequence, kept)),
+            }
+        }
+        None
+    }
+
+    /// Receives a value, if one is due.
+    fn step_to_value(&mut self, state: &State, by: By, topics: &[String]) -> Option<Step> {
+        let (sequence, kept) = self.next_value(state, topics)?;
+        assert!(!self.subscriber.is_current(), "value {sequence} is due");
+        let position = self.subscriber.position();
+        let compare = |found: &dyn Found| {
+            assert!(found.is_value(), "a value");
+            assert_ne!(kept, Kept::Missing(sequence));
+            compare(state, Some(sequence), found, topics);
+        };
+        let received = match by {
+            By::InPlace => self.subscriber.borrow().map(|found| {
+                let found = found.expect("a value");
+                compare(&found);
+                found.validate().unwrap();
+            }),
+            By::Run => self.subscriber.try_receive_in_place().map(|run| {
+                let mut run = run.expect("a value");
+                let mut numbers = 0;
+                for found in run.by_ref() {
+                    compare(&found);
+                    numbers += 1;
+                }
+                run.validate().unwrap();
+                assert_eq!(numbers, 1, "a value comes alone");
+            }),
+            By::Waiting => {
+                self.subscriber.receive_timeout(MOMENT).map(|found| compare(&found.unwrap()))
+            }
+            By::Copy => self.subscriber.try_receive().map(|found| compare(&found.unwrap())),
+        };
+        let step = match (received, kept) {
+            (Ok(()), _) => {
+                self.received += 1;
+                self.joined += 1;
+                self.healed += u64::from(self.values.heal);
+                Step::Value
+            }
+            (
+                Err(ReceiveError::ValueMissing { topic, sequence: found, length }),
+                Kept::Missing(_) | Kept::Perhaps(_),
+            ) => {
+                let note = &state.notes[usize::try_from(sequence).unwrap()];
+                state.check_missing((&topics[note.topic], sequence), (&topic, found, length));
+                Step::MissingValue
+            }
+            (Err(error), kept) => panic!("{error}, and not {kept:?}"),
+        };
+        assert_eq!(self.subscriber.position(), position, "a value is no position");
+        let at_least = state.model.start(self.next).saturating_sub(state.model.block_bytes());
+        let at_least = at_least.max(*self.told.start());
+        self.told = at_least..=state.model.start(self.taken.max(self.next));
+        assert_eq!(self.subscriber.stats().received, self.received);
+        Some(step)
     }
 
     /// The number of the next message or loss that is for this subscriber.
@@ -319,7 +443,7 @@ impl Reader {
         let end = model.stored_end();
         let is_wanted = |number: &u64| {
             let note = &state.notes[usize::try_from(*number).unwrap()];
-            note.loss.is_none() && self.wants(note, topics)
+            note.loss.is_none() && !note.is_cleared && self.wants(note, topics)
         };
         let newest = (oldest.sequence..end.sequence).rev().find(is_wanted);
         newest.map_or(end, |sequence| RecordStart { sequence, position: model.start(sequence) })
@@ -392,6 +516,8 @@ trait Found {
     fn origin(&self) -> Option<Origin>;
     fn number(&self) -> Option<u64>;
     fn is_to_descendants(&self) -> bool;
+    fn is_cleared(&self) -> bool;
+    fn is_value(&self) -> bool;
 }
 
 macro_rules! found {
@@ -421,6 +547,12 @@ macro_rules! found {
             fn is_to_descendants(&self) -> bool {
                 self.to_descendants()
             }
+            fn is_cleared(&self) -> bool {
+                self.is_cleared()
+            }
+            fn is_value(&self) -> bool {
+                self.is_retained()
+            }
         }
     };
 }
@@ -428,7 +560,7 @@ macro_rules! found {
 found!(Message);
 found!(Borrowed);
 
-fn compare(state: &State, expected: Option<u64>, found: &impl Found, topics: &[String]) {
+fn compare(state: &State, expected: Option<u64>, found: &dyn Found, topics: &[String]) {
     let sequence = found.sequence();
     assert_eq!(Some(sequence), expected, "the order");
     let message = state.model.message(sequence).unwrap();
@@ -437,6 +569,7 @@ fn compare(state: &State, expected: Option<u64>, found: &impl Found, topics: &[S
     assert_eq!(found.topic(), topics[note.topic], "topic of message {sequence}");
     assert_eq!(found.is_to_descendants(), note.to_descendants, "message {sequence}");
     assert_eq!((found.origin(), found.number()), (note.origin, note.number), "message {sequence}");
+    assert_eq!(found.is_cleared(), note.is_cleared, "message {sequence}");
     assert_eq!(found.time().is_some(), note.has_time, "time of message {sequence}");
     if let Some(ns) = note.published_ns {
         assert_eq!(found.time(), Some(UNIX_EPOCH + Duration::from_nanos(ns)));

@@ -2,16 +2,19 @@
 
 use super::bridge::{Bridge, MOST_STREAMS};
 use super::readers::{Reader, Wish};
+use super::values::{MOST_VALUES, VALUE_BYTES};
 use super::writers::Writer;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 use toroni::{Bus, BusConfig, LockKind, Lost, NotifyKind, Origin};
-use toroni_oracle::{Arrivals, By, Model, Operation, Policy, Setup, Size, Start, StreamName, Work};
+use toroni_oracle::{
+    Arrivals, By, Model, Operation, Policy, Setup, Size, Start, StreamName, Values, Work,
+};
 
 /// Publishers, inlets and subscribers at a time.
-const WRITERS: u8 = 3;
-const INLETS: u8 = 3;
+pub(super) const WRITERS: u8 = 3;
+pub(super) const INLETS: u8 = 3;
 const READERS: u8 = 4;
 /// The smallest ring that there can be.
 const SMALLEST_CAPACITY: u64 = 64 << 10;
@@ -51,6 +54,14 @@ pub struct Tally {
     pub taken: u64,
     /// Losses that subscribers were told of, by all of them together.
     pub told: u64,
+    /// Values that were read; of these, those that are missing.
+    pub values: u64,
+    /// See `values`.
+    pub missing: u64,
+    /// Values that subscribers received; of these, those after a loss.
+    pub joined: u64,
+    /// See `joined`.
+    pub healed: u64,
 }
 
 impl Tally {
@@ -72,6 +83,10 @@ impl Tally {
             dropped: self.dropped + other.dropped,
             taken: self.taken + other.taken,
             told: self.told + other.told,
+            values: self.values + other.values,
+            missing: self.missing + other.missing,
+            joined: self.joined + other.joined,
+            healed: self.healed + other.healed,
         }
     }
 }
@@ -88,6 +103,8 @@ pub(super) struct Note {
     pub(super) published_ns: Option<u64>,
     pub(super) origin: Option<Origin>,
     pub(super) number: Option<u64>,
+    /// It is no message, but clears the value of its topic.
+    pub(super) is_cleared: bool,
     /// It is no message but this loss; then the rest says nothing.
     pub(super) loss: Option<Box<Lost>>,
 }
@@ -121,6 +138,7 @@ pub(super) struct State {
     pub(super) unordered: BTreeSet<StreamName>,
     /// Streams that a dead inlet may have claimed.
     pub(super) unsure: BTreeSet<StreamName>,
+    pub(super) values: Values,
     /// Topics in the bus's table.
     pub(super) interned: BTreeSet<usize>,
     /// The writer that is the exclusive publisher.
@@ -140,6 +158,7 @@ impl State {
             // One more for the end.
             .max_publishers(u32::from(WRITERS + 1 + INLETS + 1))
             .max_arrivals(MOST_STREAMS.into())
+            .retained(MOST_VALUES, VALUE_BYTES)
             .max_subscribers(u32::from(READERS) + 1)
             .lock(if setup.robust { LockKind::Robust } else { LockKind::Lease })
             .notify(if setup.sockets { NotifyKind::Datagram } else { NotifyKind::Futex })
@@ -161,6 +180,7 @@ impl State {
             calls: 0,
             unordered: BTreeSet::new(),
             unsure: BTreeSet::new(),
+            values: Values::new(MOST_VALUES as usize, VALUE_BYTES),
             interned: BTreeSet::new(),
             exclusive: None,
             orphaned: false,
@@ -187,9 +207,10 @@ impl State {
                 gating,
                 local_only,
                 newest,
+                retained,
                 die_at,
             } => {
-                let wish = Wish { start, patterns, gating, local_only, newest };
+                let wish = Wish { start, patterns, gating, local_only, newest, retained };
                 self.subscribe((reader % READERS).into(), wish, die_at);
             }
             Operation::Unsubscribe { reader, die_at } => {
@@ -207,6 +228,8 @@ impl State {
             Operation::CloseInlet { inlet, die_at } => {
                 self.close_inlet((inlet % INLETS).into(), die_at);
             }
+            Operation::Retain { writer, topic, die_at } => self.retain(writer, topic, die_at),
+            Operation::ReadValues => self.check_values(),
         }
     }
 
@@ -222,7 +245,14 @@ impl State {
         self.readers.push(None);
         self.bridges.push(None);
         let start = Start::Oldest;
-        let wish = Wish { start, patterns: 0, gating: true, local_only: false, newest: false };
+        let wish = Wish {
+            start,
+            patterns: 0,
+            gating: true,
+            local_only: false,
+            newest: false,
+            retained: true,
+        };
         self.subscribe(READERS.into(), wish, 0);
         self.receive_all(READERS.into());
         // Before and after the exclusive publisher, if there is one, gives up.

@@ -4,13 +4,13 @@ use super::act::{CrashPoint, act, bury};
 use super::exclusive::Handle;
 use super::shortage::{Shortage, may_wait_for_ever};
 use super::state::{Note, State};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::time::Duration;
-use toroni::{Bus, Exclusive, ExclusiveTopic, Limit, PublishError, Publisher};
-use toroni_oracle::{Policy, Size, Work, body, record_bytes};
+use toroni::{Bus, Exclusive, ExclusiveTopic, Limit, PublishError, Publisher, RetainError};
+use toroni_oracle::{Policy, Room, Size, Work, body, record_bytes};
 
 /// Longer than the policies' waits, but for the one that has no end.
 pub(super) const TIMEOUT: Duration = Duration::from_micros(300);
@@ -25,6 +25,8 @@ pub(super) struct Writer {
     pub(super) exclusive: Option<Mutex<Exclusive>>,
     /// They outlive an exclusive publisher, and serve the next one of the same handle.
     topics: BTreeMap<usize, ExclusiveTopic>,
+    /// Topics that it has declared retained, and with a handle of which kind: an exclusive one or not.
+    declared: BTreeSet<(usize, bool)>,
     /// Messages that it published, and their bytes in the stream.
     pub(super) counts: (u64, u64),
 }
@@ -38,6 +40,7 @@ impl Writer {
             is_participant: false,
             exclusive: None,
             topics: BTreeMap::new(),
+            declared: BTreeSet::new(),
             counts: (0, 0),
         }
     }
@@ -66,6 +69,27 @@ impl Writer {
             self.publishers.entry(number).or_insert_with(|| bus.publisher(topic).unwrap());
         Handle::Shared(publisher.clone().to_descendants(to_descendants))
     }
+
+    /// Declares a topic with the handle that it publishes with from then on.
+    pub(super) fn retain(
+        &mut self,
+        number: usize,
+        topic: &str,
+        exclusively: bool,
+    ) -> Result<(), RetainError> {
+        match self.handle(number, topic, false, exclusively) {
+            Handle::Shared(publisher) => {
+                let declared = publisher.retained()?;
+                self.publishers.insert(number, declared);
+            }
+            Handle::Exclusive(exclusive, topic) => {
+                let declared = exclusive.retained(topic)?;
+                self.topics.insert(number, declared);
+            }
+        }
+        self.declared.insert((number, exclusively));
+        Ok(())
+    }
 }
 
 /// Messages that are to be published.
@@ -76,6 +100,10 @@ struct Plan {
     extensions: u32,
     /// Whether the topic's name travels with each of them.
     is_inline: bool,
+    /// Whether the handle has declared the topic retained.
+    is_declared: bool,
+    /// Bytes for values that were in no use, as far as that is known.
+    free: u64,
     first_stamp: u64,
 }
 
@@ -105,7 +133,8 @@ impl State {
         let is_kept_out = self.exclusive.is_some() && !exclusively;
         let topics = topics();
         let topic = usize::from(topic % 128) % topics.len();
-        let mut plan = Plan { first_stamp: self.stamp, ..Plan::default() };
+        let free = self.free_bytes(topic);
+        let mut plan = Plan { first_stamp: self.stamp, free, ..Plan::default() };
         let fresh = self.writers[writer].is_none().then(|| format!("writer {writer}"));
         let mut slot = self.writers[writer].take();
         let (this, planned, place) = (&*self, &mut plan, &mut slot);
@@ -115,6 +144,7 @@ impl State {
                 *place = Some(Writer::new(name, bus));
             }
             let Some(writer) = place.as_mut() else { unreachable!("made above") };
+            planned.is_declared = writer.declared.contains(&(topic, exclusively));
             let handle = writer.handle(topic, &topics[topic], to_descendants, exclusively);
             planned.make(work, &handle, this, &topics[topic]);
             publish(work, &handle, planned, this, is_kept_out)
@@ -122,7 +152,10 @@ impl State {
         self.writers[writer] = slot;
         self.stamp += plan.lengths.len() as u64;
         let (extensions, has_time) = (plan.extensions, self.setup.timestamps);
-        let note = Note { topic, to_descendants, extensions, has_time, ..Note::default() };
+        let is_cleared = work == Work::Clear;
+        let to_descendants = to_descendants && !is_cleared;
+        let note =
+            Note { topic, to_descendants, extensions, has_time, is_cleared, ..Note::default() };
         if outcome.is_none() {
             self.learn_topic(topic);
         } else if !plan.is_inline {
@@ -131,9 +164,9 @@ impl State {
         let before = self.tally.published;
         match outcome {
             Some(outcome) if is_kept_out => self.settle_kept_out(work, &plan, &outcome),
-            Some(outcome) => self.settle(writer, work, &plan, &note, outcome, &reached),
+            Some(outcome) => self.settle(writer, work, &mut plan, &note, outcome, &reached),
             None => {
-                self.follow(work, &plan, &note, &reached);
+                self.follow(work, &mut plan, &note, &reached);
                 self.bury_writer(writer);
             }
         }
@@ -163,6 +196,7 @@ impl State {
             Outcome::Refused(0, PublishError::TooLong { .. }) if work == Work::TooLong => {}
             // Nothing to publish: no lock.
             Outcome::Published(_) if plan.lengths.is_empty() => {}
+            Outcome::Refused(0, PublishError::NotRetained) => assert!(!plan.is_declared),
             Outcome::Refused(0, PublishError::Exclusive { name, pid }) => {
                 self.tally.kept_out += 1;
                 let holder = self.writers[self.exclusive.unwrap()].as_ref().unwrap();
@@ -192,7 +226,7 @@ impl State {
         &mut self,
         writer: usize,
         work: Work,
-        plan: &Plan,
+        plan: &mut Plan,
         note: &Note,
         outcome: Outcome,
         reached: &[CrashPoint],
@@ -220,13 +254,14 @@ impl State {
                     self.check_allowed(work, all, None);
                     self.model.reserve(all);
                 }
-                for length in &plan.lengths[..count] {
-                    let bytes = record_bytes(*length);
+                for index in 0..count {
+                    let length = plan.lengths[index];
+                    let bytes = record_bytes(length);
                     if !together {
                         self.check_allowed(work, bytes, None);
                         self.model.reserve(bytes);
                     }
-                    self.commit(*length, plan, note);
+                    self.commit(index, work, plan, note);
                     if let Some(writer) = &mut self.writers[writer] {
                         writer.counts.0 += 1;
                         writer.counts.1 += bytes;
@@ -235,7 +270,18 @@ impl State {
                 if let Outcome::Refused(_, error) = outcome {
                     self.tally.refused += 1;
                     let bytes = if together { all } else { next_bytes(plan, count) };
-                    self.check_allowed(work, bytes, Some(&error));
+                    match error {
+                        PublishError::NotRetained => assert!(!plan.is_declared),
+                        PublishError::ValueTooLong { .. } | PublishError::RetainedFull { .. } => {
+                            assert!(plan.is_declared && work != Work::Clear);
+                            let newest = if together { plan.lengths.len() - 1 } else { count };
+                            let length = plan.lengths[newest];
+                            let room = self.room_for(note.topic, length, &mut plan.free);
+                            self.check_no_room(&error, record_bytes(length), room);
+                            self.model.reserve(bytes);
+                        }
+                        _ => self.check_allowed(work, bytes, Some(&error)),
+                    }
                 }
             }
         }
@@ -247,9 +293,12 @@ impl State {
     }
 
     /// Does to the model what a dead writer did that passed these steps.
-    fn follow(&mut self, work: Work, plan: &Plan, note: &Note, reached: &[CrashPoint]) {
+    fn follow(&mut self, work: Work, plan: &mut Plan, note: &Note, reached: &[CrashPoint]) {
         let all = plan.lengths.iter().copied().map(record_bytes).sum();
-        let mut left = plan.lengths.iter().copied().peekable();
+        let mut next = 0;
+        if reached.contains(&CrashPoint::MidGrow) {
+            self.values.leak(note.topic);
+        }
         let mut before = None;
         for point in reached {
             // The tail is stored after the sequence, before any other step.
@@ -260,28 +309,40 @@ impl State {
             match (point, work) {
                 (CrashPoint::AfterLock, _) => self.model.stored = self.model.count(),
                 (CrashPoint::AfterReserve, Work::Burst(..)) => {
-                    self.model.reserve(record_bytes(*left.peek().unwrap()));
+                    self.model.reserve(next_bytes(plan, next));
                 }
                 (CrashPoint::AfterReserve, _) => self.model.reserve(all),
                 (CrashPoint::AfterCommit, Work::Batch(..)) => {
-                    for length in left.by_ref() {
-                        self.commit(length, plan, note);
+                    for index in 0..plan.lengths.len() {
+                        self.commit(index, work, plan, note);
                     }
                 }
                 (CrashPoint::AfterCommit, _) => {
-                    let length = left.next().unwrap();
-                    self.commit(length, plan, note);
+                    self.commit(next, work, plan, note);
+                    next += 1;
                 }
                 _ => {}
             }
         }
     }
 
-    fn commit(&mut self, length: u32, plan: &Plan, note: &Note) {
+    /// Commits the message of this index.
+    fn commit(&mut self, index: usize, work: Work, plan: &mut Plan, note: &Note) {
+        let length = plan.lengths[index];
         let number = self.notes.len() as u64 - self.first_of(plan);
         self.model.commit(length, plan.first_stamp + number);
         self.notes.push(note.clone());
         self.tally.published += 1;
+        let mut room = self.room_for(note.topic, length, &mut plan.free);
+        let is_newest = !matches!(work, Work::Batch(..)) || index + 1 == plan.lengths.len();
+        if plan.is_declared && is_newest && work != Work::Clear {
+            assert_ne!(room, Room::TooLong, "it had declared the topic");
+            room = Room::Certain;
+        }
+        // Of a batch, the bus keeps the last message only.
+        if is_newest {
+            self.keep(note, record_bytes(length), room);
+        }
     }
 
     /// The number of the first message of a plan, if it has one.
@@ -349,7 +410,8 @@ impl Plan {
                 }
                 lengths
             }
-            Work::TooLong => Vec::new(),
+            Work::Clear if self.is_declared => vec![self.extensions],
+            Work::TooLong | Work::Clear => Vec::new(),
         };
     }
 
@@ -401,6 +463,7 @@ fn publish(
             Ok(()) => Outcome::Published(None),
             Err(error) => Outcome::Refused(error.published, error.source),
         },
+        Work::Clear => of(publisher.clear()),
         Work::TooLong => {
             let longest = usize::try_from(publisher.largest_message()).unwrap();
             let error = publisher.publish(&vec![0; longest + 1], Limit::Policy).unwrap_err();

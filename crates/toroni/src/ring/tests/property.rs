@@ -60,7 +60,9 @@ impl System {
             | Operation::BecomeExclusive { .. }
             | Operation::GiveUp { .. }
             | Operation::Bring { .. }
-            | Operation::CloseInlet { .. } => {
+            | Operation::CloseInlet { .. }
+            | Operation::Retain { .. }
+            | Operation::ReadValues => {
                 fixture.check();
             }
         }
@@ -100,6 +102,7 @@ fn work_of(work: toroni_oracle::Work, topic: u8, fixture: &Fixture) -> Work {
         }
         Wish::Burst(count, sizes) => Work::Burst(lengths(count, sizes)),
         Wish::TooLong => Work::Nothing,
+        Wish::Clear => Work::One(0),
     }
 }
 
