@@ -25,6 +25,7 @@
 //!  search.rs       the search
 //!  cycles.rs       checks that no path returns to a state, so that every path ends
 //!  trace.rs        a counterexample for people
+//!  values.rs       the values of retained topics: a state space of its own
 //!  points.rs       where the crash points of the library are in the model
 //! ```
 //!
@@ -89,6 +90,7 @@ pub mod state;
 pub mod subscriber;
 mod symmetry;
 pub mod trace;
+pub mod values;
 mod waking;
 pub mod word;
 pub mod writing;

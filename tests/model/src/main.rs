@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use toroni_protocol_model::mistakes::MISTAKES;
 use toroni_protocol_model::search::{self, Report};
 use toroni_protocol_model::setups::{self, Named};
-use toroni_protocol_model::trace;
+use toroni_protocol_model::{trace, values};
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
                 return ExitCode::FAILURE;
             }
         };
-        check(&chosen, &options)
+        check(&chosen, &options) & (!options.is_for_all() || check_values())
     };
     if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -44,6 +44,14 @@ fn check(chosen: &[Named], options: &Options) -> bool {
         }
     }
     holds
+}
+
+/// Visits all states of the values of retained topics.
+fn check_values() -> bool {
+    let values::Report { states, seconds, broken } = values::search(None);
+    println!("{:<16} {states:>12} {:>13} {:>6} {seconds:>9.1}", "values", "", "");
+    broken.iter().for_each(|(property, way)| println!("{property}: {way:?}"));
+    broken.is_empty()
 }
 
 fn line(name: &str, report: &Report) {
@@ -77,6 +85,13 @@ fn show_mistakes(names: &[String]) -> bool {
         for broken in &report.broken {
             print!("{}", trace::render(broken));
         }
+    }
+    for (mistake, breaks) in values::MISTAKES.into_iter().filter(|_| names.is_empty()) {
+        let report = values::search(Some(mistake));
+        let way = report.broken.iter().find(|(property, _)| *property == breaks);
+        let verdict = if way.is_some() { "found" } else { "NOT FOUND" };
+        println!("{verdict}: {mistake:?} in values, {} states: {way:?}", report.states);
+        found &= way.is_some();
     }
     for name in names.iter().filter(|name| MISTAKES.iter().all(|entry| entry.name != **name)) {
         eprintln!("no mistake {name}: `--mistakes` without a name runs all");

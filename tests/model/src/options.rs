@@ -106,6 +106,11 @@ impl Options {
         self.names.iter().map(find).collect()
     }
 
+    /// Whether no setup was chosen.
+    pub(crate) fn is_for_all(&self) -> bool {
+        self.names.is_empty() && self.publishers.is_none() && !self.list
+    }
+
     fn own(&self, publishers: u8) -> Setup {
         let messages =
             (0..self.messages).map(|number| Work::One([1, 2, 0][usize::from(number) % 3]));

@@ -18,7 +18,7 @@ use Place::{AfterStore, LeftOut, Publisher, Subscriber};
 
 const NO_CREATION: Place = LeftOut("the bus is there");
 const NO_ARRIVALS: Place = LeftOut("nothing comes from elsewhere");
-const NO_VALUES: Place = LeftOut("no topic is retained: loom models have values");
+const NO_VALUES: Place = LeftOut("a state space of its own has values: values.rs");
 const NO_REMOVAL: Place = LeftOut("no process removes the bus");
 const NO_DISK: Place = LeftOut("the bus is in memory");
 const NO_SOCKETS: Place = LeftOut("subscribers sleep on the futex");

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use toroni_protocol_model::mistakes::MISTAKES;
 use toroni_protocol_model::setups::{self, Named, Size};
-use toroni_protocol_model::{cycles, search, trace};
+use toroni_protocol_model::{cycles, search, trace, values};
 
 fn small() -> impl Iterator<Item = Named> {
     setups::all().into_iter().filter(|named| named.size == Size::Small)
@@ -50,6 +50,18 @@ fn every_mistake_is_found() {
         }
     }
     assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+#[test]
+fn values_hold_and_every_mistake_about_them_is_found() {
+    let report = values::search(None);
+    println!("values: {} states, {:.1} s", report.states, report.seconds);
+    assert_eq!(report.broken, []);
+    for (mistake, breaks) in values::MISTAKES {
+        let report = values::search(Some(mistake));
+        println!("{mistake:?}: {} states, {:?}", report.states, report.broken);
+        assert_eq!(report.broken.first().map(|(property, _)| *property), Some(breaks));
+    }
 }
 
 /// Without this, "no process is stuck" would say nothing of processes that run in circles.
