@@ -58,6 +58,7 @@ const TARGETS: &[Target] = &[
     Target { name: "recordings", longest: 8192, round: 30_000 },
     Target { name: "hostile", longest: 160, round: 600 },
     Target { name: "patterns", longest: 560, round: 22_000 },
+    Target { name: "retained", longest: 200, round: 2500 },
     Target { name: "operations", longest: 480, round: 650 },
     Target { name: "deaths", longest: 480, round: 350 },
     Target { name: "bridge", longest: 480, round: 16_000 },

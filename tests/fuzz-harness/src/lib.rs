@@ -9,6 +9,7 @@
 //! - `recordings`: any bytes as a file that `toroni record` has written.
 //! - `hostile`: any bytes in the files of a bus.
 //! - `patterns`: any bytes where a subscriber stores its patterns, compared with the oracle.
+//! - `retained`: any bytes where a bus keeps the values of retained topics.
 //! - `network`: any bytes as a datagram or a frame of the network protocol, and between its sender and receiver, or its
 //!   server and clients.
 //! - `node_file`: any bytes as the file of a node.
@@ -36,6 +37,7 @@ pub mod operations;
 pub mod patterns;
 #[cfg(feature = "program")]
 pub mod recordings;
+pub mod retained;
 #[cfg(feature = "network")]
 pub mod sequencer;
 pub mod topics;

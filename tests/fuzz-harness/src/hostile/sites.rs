@@ -4,7 +4,7 @@
 use super::template::{
     ARMING_OFFSET, ARRIVALS, ARRIVALS_OFFSET, BOUNDS_OFFSET, CAPACITY, DATA_OFFSET, Kind,
     READER_SLOTS_OFFSET, RING_HEADER_BYTES, ROWS, ROWS_OFFSET, SLOTS, TABLE_BYTES, TABLE_OFFSET,
-    Template, WAKE_OFFSET,
+    Template, VALUE_AREA_OFFSET, VALUE_INDEX_OFFSET, VALUES_OFFSET, WAKE_OFFSET,
 };
 use super::victim::Manner;
 use std::fmt;
@@ -210,6 +210,25 @@ pub fn of(template: &Template) -> Vec<Site> {
     }
     for topic in [0, 1, 2, 4095] {
         add("ring", BOUNDS_OFFSET + topic * 8, 8, Values::All);
+    }
+    for topic in [0, 1, 2, ROWS - 1] {
+        add("ring", VALUE_INDEX_OFFSET + topic * 4, 4, Values::Few);
+    }
+    for entry in [0, 1, 3] {
+        let values = if entry == 1 { Values::All } else { Values::Few };
+        let entry = VALUES_OFFSET + entry * 128;
+        add("ring", entry, 4, Values::Few);
+        for word in 1..14 {
+            add("ring", entry + word * 8, 8, values);
+        }
+        // Places, in two halves.
+        for word in [5, 9, 13] {
+            add("ring", entry + word * 8, 4, values);
+            add("ring", entry + word * 8 + 4, 4, values);
+        }
+    }
+    for word in [0, 8, 9] {
+        add("ring", VALUE_AREA_OFFSET + word * 8, 8, Values::Few);
     }
     for topic in [0, 1, 2, ROWS - 1] {
         add("readers", ROWS_OFFSET + topic * 8, 8, Values::All);

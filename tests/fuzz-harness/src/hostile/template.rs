@@ -24,10 +24,20 @@ pub const ARRIVALS_OFFSET: u64 = TABLE_OFFSET + TABLE_BYTES;
 pub const ARRIVALS: u32 = 6;
 /// Where the futex words of the subscribers begin in `ring`, after that table.
 pub const WAKE_OFFSET: u64 = (ARRIVALS_OFFSET + 64 * (1 + ARRIVALS as u64)).next_multiple_of(128);
-/// Where the stream begins in `ring`: the table of arrivals and the words take a page.
-pub const DATA_OFFSET: u64 = ARRIVALS_OFFSET + 4096;
 /// Slots of subscribers.
 pub const SLOTS: u64 = 4;
+/// Where the numbers of the entries begin in `ring`, by topic.
+pub const VALUE_INDEX_OFFSET: u64 = (WAKE_OFFSET + 4 * SLOTS).next_multiple_of(128);
+/// Where the entries of retained topics begin, of 128 bytes each.
+pub const VALUES_OFFSET: u64 = VALUE_INDEX_OFFSET + 4 * ROWS;
+/// Topics that can be retained.
+pub const VALUES: u64 = 4;
+/// Where the values begin.
+pub const VALUE_AREA_OFFSET: u64 = VALUES_OFFSET + 128 * VALUES;
+/// Bytes for values.
+pub const VALUE_AREA_BYTES: u64 = 8 << 10;
+/// Where the stream begins in `ring`.
+pub const DATA_OFFSET: u64 = (VALUE_AREA_OFFSET + VALUE_AREA_BYTES).next_multiple_of(4096);
 /// Where the counts of the slots begin in `readers`: how often each armed.
 pub const ARMING_OFFSET: u64 = 4096;
 /// Where the rows of the topics begin, each of a word, and how many there are.
@@ -103,6 +113,7 @@ impl Template {
             .capacity(CAPACITY)
             .topic_table_bytes(TABLE_BYTES)
             .max_arrivals(ARRIVALS)
+            .retained(VALUES as u32, VALUE_AREA_BYTES)
             .max_publishers(4)
             .max_subscribers(4)
             .lock(lock)
@@ -117,8 +128,12 @@ impl Template {
         known.clone().to_descendants(true).publish(b"12345").unwrap();
         let names = if kind == Kind::Full { 18 } else { 2 };
         for number in 0..names {
-            bus.publisher(&name(number)).unwrap().publish([7; 40]).unwrap();
+            let publisher = bus.publisher(&name(number)).unwrap();
+            // Its value stays what it is now.
+            let publisher = if number == 0 { publisher.retained().unwrap() } else { publisher };
+            publisher.publish([7; 40]).unwrap();
         }
+        let _retains = known.clone().retained().unwrap();
         let inlet = bus.inlet().unwrap();
         let topic = inlet.topic(KNOWN).unwrap();
         for stream in 0..3 {
@@ -170,6 +185,10 @@ impl Template {
         let header = checksum(self.bytes("ring", 0, RING_HEADER_BYTES as u64));
         assert_eq!(word(CHECKSUM_OFFSET as u64), header, "the checksum");
         assert_eq!(ring, DATA_OFFSET + CAPACITY, "where the stream begins");
+        let half = |offset: u64| (word(offset) as u32, (word(offset) >> 32) as u32);
+        assert_eq!(half(VALUE_INDEX_OFFSET), (2, 1), "the entries of the first two topics");
+        assert_eq!(half(VALUES_OFFSET), (2, 0), "the topic of the first entry");
+        assert!((3..VALUE_AREA_BYTES / 64).contains(&word(VALUE_AREA_OFFSET)), "units in use");
         let readers = READER_SLOTS_OFFSET + SLOTS * (128 + 512);
         assert_eq!(self.length("readers"), readers, "where the slots of the subscribers begin");
         assert!(self.positions.iter().all(|position| word(Self::offset_of(*position)) != 0));
@@ -214,7 +233,7 @@ impl Template {
     }
 
     /// Writes into a file, if it is there, and makes the checksum fit.
-    pub(super) fn write(&self, name: &str, offset: u64, bytes: &[u8]) {
+    pub(crate) fn write(&self, name: &str, offset: u64, bytes: &[u8]) {
         if let Ok(file) = self.open(name) {
             file.write_all_at(bytes, offset).unwrap();
         }

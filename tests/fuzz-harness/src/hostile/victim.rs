@@ -97,7 +97,7 @@ pub fn visit(template: &Template, manner: Manner) {
             // The one that starts at the oldest message gets reports of losses; the others pass over them.
             let local = start != Start::Oldest;
             let builder = bus.subscriber().pattern("plant/**").local_only(local);
-            let built = builder.start(start).build();
+            let built = builder.start(start).retained(local).build();
             if let Ok(mut subscriber) = built {
                 receive(&mut subscriber);
             }
@@ -139,6 +139,10 @@ fn look(bus: &Bus) {
         }
     }
     let _ = bus.topics();
+    let _ = bus.retained(KNOWN).map(|value| value.map(|value| value.timestamp()));
+    for value in bus.retained_matching("**").into_iter().flatten().flatten() {
+        assert!((value.payload().len() as u64) < CAPACITY && !value.topic().contains('\0'));
+    }
 }
 
 fn publish(bus: &Bus, publisher: &Publisher, manner: Manner) {
@@ -153,6 +157,9 @@ fn publish(bus: &Bus, publisher: &Publisher, manner: Manner) {
     let _ = publisher.publish_batch(&[&[3; 9][..], &[4; 500], b""], Limit::Policy);
     let _ = publisher.burst(&[[5; 700]; 5], Limit::Policy);
     let _ = publisher.publish_with(33, Limit::Policy, |bytes| bytes.fill(6));
+    if let Ok(retained) = publisher.clone().retained() {
+        let _ = (retained.publish([8; 200]), retained.clear(Limit::Policy));
+    }
     let _ = publisher.publish([7; 32 << 10]);
     assert!(publisher.largest_message() < CAPACITY && bus.name() == BUS);
 }

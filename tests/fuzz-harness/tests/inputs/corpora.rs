@@ -4,8 +4,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use toroni_fuzz_harness::{
-    Directory, hostile, journal, member_log, network, node_file, operations, patterns, sequencer,
-    topics,
+    Directory, hostile, journal, member_log, network, node_file, operations, patterns, retained,
+    sequencer, topics,
 };
 #[cfg(feature = "program")]
 use toroni_fuzz_harness::{command_line, recordings};
@@ -27,6 +27,13 @@ fn patterns_of_the_corpus() {
     let directory = Directory::new();
     let fixture = patterns::Fixture::new(directory.path());
     repeat("patterns", |bytes| fixture.fuzz(bytes));
+}
+
+#[test]
+fn values_of_the_corpus() {
+    let directory = Directory::new();
+    let fixture = retained::Fixture::new(directory.path());
+    repeat("retained", |bytes| fixture.fuzz(bytes));
 }
 
 #[cfg(feature = "program")]
