@@ -67,8 +67,13 @@ static int publish_in_place(uint64_t *number) {
                : toroni_publish_in_place(publisher, length, forever, write_message, number, NULL);
 }
 
+static int clear(uint64_t *sequence) {
+    return exclusive ? toroni_exclusive_clear(exclusive, topic, TORONI_FOREVER, sequence)
+                     : toroni_publisher_clear(publisher, TORONI_FOREVER, sequence);
+}
+
 /* Publishes with an inlet, each message twice. */
-static void bring(const toroni_bus *bus, const char *on, uint64_t wanted, unsigned char *buffer) {
+static void bring(const toroni_bus *bus, const char *on, int is_retained, uint64_t wanted, unsigned char *buffer) {
     toroni_inlet *inlet;
     toroni_inlet_topic *inlet_topic;
     const char *const scope[2] = {"a/*", "end"};
@@ -77,6 +82,7 @@ static void bring(const toroni_bus *bus, const char *on, uint64_t wanted, unsign
     char line[80];
     check(toroni_inlet_open(bus, NULL, &inlet));
     check(toroni_inlet_open_topic(inlet, on, &inlet_topic));
+    if (is_retained) check(toroni_inlet_retain(inlet, inlet_topic));
     puts("ready");
     fflush(stdout);
     if (fgets(line, sizeof line, stdin) == NULL) {
@@ -115,9 +121,10 @@ static void bring(const toroni_bus *bus, const char *on, uint64_t wanted, unsign
 
 int main(int count, char **arguments) {
     toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
+    toroni_publisher_options publishing = TORONI_PUBLISHER_OPTIONS_INIT;
     toroni_bus *bus;
     unsigned char *buffer;
-    const char *mode, *const prefix = "exclusive-";
+    const char *mode, *const prefix = "exclusive-", *const retained = "retained-";
     uint64_t wanted, number = 0;
     char line[80];
 
@@ -136,8 +143,12 @@ int main(int count, char **arguments) {
 
     options.existence = TORONI_OPEN_EXISTING;
     check(toroni_bus_open(arguments[1], &options, &bus));
+    if (strncmp(mode, retained, strlen(retained)) == 0) {
+        mode += strlen(retained);
+        publishing.retained = 1;
+    }
     if (strcmp(mode, "inlet") == 0) {
-        bring(bus, arguments[2], wanted, buffer);
+        bring(bus, arguments[2], publishing.retained, wanted, buffer);
         free(buffer);
         toroni_bus_close(bus);
         return 0;
@@ -145,9 +156,9 @@ int main(int count, char **arguments) {
     if (strncmp(mode, prefix, strlen(prefix)) == 0) {
         mode += strlen(prefix);
         check(toroni_exclusive_open(bus, TORONI_FOREVER, &exclusive));
-        check(toroni_exclusive_open_topic(exclusive, arguments[2], NULL, &topic));
+        check(toroni_exclusive_open_topic(exclusive, arguments[2], &publishing, &topic));
     } else {
-        check(toroni_bus_publisher(bus, arguments[2], NULL, &publisher));
+        check(toroni_bus_publisher(bus, arguments[2], &publishing, &publisher));
     }
     puts("ready");
     fflush(stdout);
@@ -157,7 +168,7 @@ int main(int count, char **arguments) {
         if (strcmp(mode, "in-place") == 0) {
             check(publish_in_place(&number));
             number++;
-        } else if (strcmp(mode, "one") == 0) {
+        } else if (strcmp(mode, "one") == 0 || strcmp(mode, "clear") == 0) {
             write_message(buffer, length_of(number), &number);
             check(publish(buffer, length_of(number)));
             number++;
@@ -188,8 +199,14 @@ int main(int count, char **arguments) {
             }
             if (strcmp(mode, "batch") == 0) check(publish_batch(bundle, in_bundle));
             else if (strcmp(mode, "burst") == 0) check(publish_burst(bundle, in_bundle));
-            else return fputs("MODE is one, try, batch, burst, in-place, numbered, or one of these after exclusive-\n", stderr), 1;
+            else return fputs("MODE is one, try, batch, burst, in-place, numbered, clear, or one of these after "
+                              "exclusive-, or inlet; or one of all these after retained-\n", stderr), 1;
         }
+    }
+    if (strcmp(mode, "clear") == 0) {
+        uint64_t sequence;
+        check(clear(&sequence));
+        printf("cleared\t%llu\n", (unsigned long long)sequence);
     }
     printf("published\t%llu\n", (unsigned long long)number);
     free(buffer);

@@ -35,7 +35,7 @@ static int next(const char *mode, toroni_message *message) {
         }
         return status;
     }
-    fputs("MODE is receive, timeout, in-place, descriptor, hold or newest\n", stderr);
+    fputs("MODE is receive, timeout, in-place or descriptor, also after retained-, or hold or newest\n", stderr);
     exit(1);
 }
 
@@ -68,33 +68,45 @@ static void show_origin(const toroni_origin *origin) {
 int main(int count, char **arguments) {
     toroni_open_options options = TORONI_OPEN_OPTIONS_INIT;
     toroni_subscriber_options subscribing = TORONI_SUBSCRIBER_OPTIONS_INIT;
-    const char *pattern;
+    const char *pattern, *mode, *what, *const retained = "retained-";
     toroni_bus *bus;
     toroni_message message;
     toroni_subscriber_stats seen;
     unsigned long long wanted, received = 0;
+    int was_current;
 
     if (count != 5) return fputs("subscribe BUS PATTERN COUNT MODE\n", stderr), 1;
     wanted = strtoull(arguments[3], NULL, 10);
     options.existence = TORONI_OPEN_EXISTING;
     check(toroni_bus_open(arguments[1], &options, &bus));
-    pattern = arguments[2];
+    pattern = arguments[2], mode = arguments[4];
     subscribing.patterns = &pattern, subscribing.pattern_count = 1;
-    if (strcmp(arguments[4], "newest") == 0) {
+    if (strcmp(mode, "newest") == 0) {
         subscribing.after_loss = TORONI_CONTINUE_NEWEST;
         subscribing.max_age_ns = 3600000000000u;
     }
+    if (strncmp(mode, retained, strlen(retained)) == 0) {
+        mode += strlen(retained);
+        subscribing.retained = 1;
+    }
+    was_current = !subscribing.retained;
     check(toroni_bus_subscribe_with(bus, &subscribing, &subscriber));
     puts("ready");
     fflush(stdout);
     wait_for_line();
 
     while (received < wanted) {
-        int status = next(arguments[4], &message);
         unsigned long long hashed = 0;
+        int status;
+        if (!was_current && toroni_subscriber_is_current(subscriber)) {
+            puts("current");
+            fflush(stdout);
+            was_current = 1;
+        }
+        status = next(mode, &message);
         if (status == TORONI_OK) {
             hashed = hash(message.payload, message.payload_length);
-            if (strcmp(arguments[4], "in-place") == 0) status = toroni_validate(subscriber);
+            if (strcmp(mode, "in-place") == 0) status = toroni_validate(subscriber);
         }
         if (status == TORONI_NO_MESSAGE) continue;
         if (status == TORONI_LAPPED) {
@@ -117,8 +129,17 @@ int main(int count, char **arguments) {
             fflush(stdout);
             continue;
         }
+        if (status == TORONI_VALUE_MISSING) {
+            toroni_missing missing;
+            check(toroni_last_missing(&missing));
+            printf("missing\t%llu\t%s\t%llu\n", (unsigned long long)missing.sequence, missing.topic,
+                   (unsigned long long)missing.length);
+            fflush(stdout);
+            continue;
+        }
         check(status);
-        printf("message\t%llu\t%.*s\t%llu\t%016llx\t", (unsigned long long)message.sequence,
+        what = message.flags & TORONI_MESSAGE_CLEARED ? "cleared" : message.flags & TORONI_MESSAGE_RETAINED ? "value" : "message";
+        printf("%s\t%llu\t%.*s\t%llu\t%016llx\t", what, (unsigned long long)message.sequence,
                (int)message.topic_length, message.topic, (unsigned long long)message.payload_length, hashed);
         if (message.flags & TORONI_MESSAGE_HAS_ORIGIN)
             show_origin(&message.origin);
@@ -129,10 +150,10 @@ int main(int count, char **arguments) {
         received++;
         if (message.topic_length == 3 && memcmp(message.topic, "end", 3) == 0) wanted = received;
         /* Ends the life of what the message points to. */
-        if (strcmp(arguments[4], "hold") == 0)
+        if (strcmp(mode, "hold") == 0)
             check(toroni_subscriber_hold(subscriber, message.sequence < 20 ? 0 : message.sequence - 20));
     }
-    if (strcmp(arguments[4], "hold") == 0) {
+    if (strcmp(mode, "hold") == 0) {
         show_held();
         wait_for_line();
         check(toroni_subscriber_release_hold(subscriber));

@@ -21,7 +21,8 @@
  * a failure and leaves that text unchanged.
  *
  * A failed call has no other effect, with these exceptions:
- *   - TORONI_LAPPED moves the subscriber past the messages that it missed, and TORONI_LOST past the loss.
+ *   - TORONI_LAPPED moves the subscriber past the messages that it missed, TORONI_LOST past the loss, and
+ *     TORONI_VALUE_MISSING past the value.
  *   - TORONI_CORRUPT moves the subscriber past a message that is not valid.
  *   - TORONI_INTERRUPTED uses up the request to interrupt.
  *   - A burst, and toroni_inlet_publish, leave as many messages published as they report.
@@ -119,6 +120,8 @@ typedef enum toroni_status TORONI_ANY_INT {
     TORONI_INVALID_ORIGIN = 25,       /* a number is TORONI_NUMBER_LIMIT or more */
     TORONI_INVALID_LOSS = 26,         /* its numbers, or the number of its patterns */
     TORONI_NOT_GATING = 27,           /* the subscriber was created with not_gating, so it cannot hold messages */
+    TORONI_NOT_RETAINED = 28,         /* the handle has not declared its topic retained, so it cannot clear the value */
+    TORONI_NO_VALUES = 29,            /* the bus was created with TORONI_NO_RETAINED, so it keeps no values */
 
     TORONI_NOT_FOUND = 30,            /* the bus does not exist */
     TORONI_ALREADY_EXISTS = 31,       /* the bus exists, but was to be new */
@@ -135,6 +138,15 @@ typedef enum toroni_status TORONI_ANY_INT {
                                          toroni_subscriber_hold, is not there */
     TORONI_NOT_CHECKED_SINCE_BOOT = 42, /* a bus on a disk: open it once for publishing */
     TORONI_OUT_OF_REACH = 43,         /* the bus does not work across namespaces or C libraries */
+    TORONI_TOO_MANY_RETAINED = 44,    /* the bus retains as many topics as it can, or the topic came after those that it
+                                         can retain: see retained_topics */
+    TORONI_VALUE_TOO_LONG = 45,       /* the message is longer than a quarter of retained_bytes, so it cannot be kept as
+                                         the value of its topic */
+    TORONI_RETAINED_FULL = 46,        /* the message cannot be kept as the value of its topic: all of retained_bytes is
+                                         in use */
+    TORONI_VALUE_MISSING = 47,        /* the topic has a value for which the bus had no room: toroni_last_missing says
+                                         which; a subscriber continues with the next call */
+    TORONI_VALUE_UNSTABLE = 48,       /* the value changed at each attempt to read it: subscribe to the topic */
 
     TORONI_OS = 50,                   /* any other error of the operating system */
     TORONI_PANIC = 51,                /* a bug in the library, which was caught: close the handle */
@@ -217,6 +229,9 @@ enum {
 /* The value of toroni_open_options.max_arrivals for a bus that keeps track of no streams. */
 #define TORONI_NO_ARRIVALS UINT32_MAX
 
+/* The value of toroni_open_options.retained_topics for a bus that retains no topics. */
+#define TORONI_NO_RETAINED UINT32_MAX
+
 /* How toroni_bus_open opens a bus. Initialise it with TORONI_OPEN_OPTIONS_INIT. */
 typedef struct toroni_open_options {
     size_t struct_size;
@@ -241,13 +256,17 @@ typedef struct toroni_open_options {
     const char *participant_name; /* of this handle in `toroni info`; NULL: the name of the program */
     uint32_t max_arrivals;        /* streams from elsewhere that the bus keeps track of, which only an inlet needs, at
                                      most 65536; 0: 256; TORONI_NO_ARRIVALS: none */
-    uint32_t reserved;
+    uint32_t retained_topics;     /* for how many topics the bus keeps the newest message, at most 4096; 0: 512;
+                                     TORONI_NO_RETAINED: none; see toroni_publisher_options.retained */
+    uint64_t retained_bytes;      /* that these messages take together, a multiple of 4096, at most 4 GiB; one message
+                                     takes at most a quarter of them, and each topic has room for two of its longest;
+                                     0: 448 KiB */
 } toroni_open_options;
 
 #define TORONI_OPEN_OPTIONS_INIT                                                                            \
     {                                                                                                       \
         sizeof(toroni_open_options), 0, 0, 0, {0, 0, 0, 0}, 0, NULL, 0, 0, 0, 0, {0, 0, 0, 0}, 0, 0, 0, 0, \
-            NULL, NULL, NULL, 0, 0                                                                          \
+            NULL, NULL, NULL, 0, 0, 0                                                                       \
     }
 
 /* Opens a bus, and creates it if it does not exist. The name has 1 to 64 characters of A-Z a-z 0-9 . _ - and does not
@@ -293,7 +312,12 @@ typedef struct toroni_publisher_options {
     toroni_policy policy; /* may only wait less than that of the bus: TORONI_POLICY_OVERWRITE, or the kind of the bus
                              with a shorter time */
     int to_descendants;   /* not 0: each call publishes to the topic and to everything below it */
-    uint32_t reserved;
+    int retained;         /* not 0: declares the topic retained. From now on and as long as it exists, the bus keeps the
+                             newest message of the topic, by any publisher: its value. A subscriber that joins later can
+                             have it at once (toroni_subscriber_options.retained), and toroni_bus_retained reads it. This
+                             handle publishes only what can be kept: otherwise it returns TORONI_VALUE_TOO_LONG or
+                             TORONI_RETAINED_FULL, and publishes nothing. Handles that have not declared the topic publish
+                             what they always do; the value is then missing (TORONI_VALUE_MISSING). */
 } toroni_publisher_options;
 
 #define TORONI_PUBLISHER_OPTIONS_INIT                          \
@@ -310,7 +334,9 @@ typedef struct toroni_bytes {
 /* Creates a publisher on a topic, which is a path such as "plant/boiler/temperature". `options` may be NULL.
  * Creates a handle: close it with toroni_publisher_close.
  * Errors: TORONI_INVALID_TOPIC, TORONI_INVALID_SETTING if the policy may wait longer than that of the bus,
- * TORONI_PERMISSION_DENIED, TORONI_TOO_MANY_PARTICIPANTS, TORONI_OUT_OF_REACH, and those of toroni_bus_open. */
+ * TORONI_PERMISSION_DENIED, TORONI_TOO_MANY_PARTICIPANTS, TORONI_OUT_OF_REACH, and those of toroni_bus_open. With
+ * `retained` also TORONI_NO_VALUES, TORONI_TOO_MANY_RETAINED, TORONI_EXCLUSIVE if another publisher is exclusive, and
+ * TORONI_LEASE_LOST. */
 int toroni_bus_publisher(const toroni_bus *bus, const char *topic, const toroni_publisher_options *options,
                          toroni_publisher **result);
 
@@ -334,7 +360,8 @@ uint64_t toroni_publisher_largest_message(const toroni_publisher *publisher);
  * If the bus has an exclusive publisher, returns TORONI_EXCLUSIVE at once, without waiting for it.
  *
  * Errors: TORONI_TOO_LONG, TORONI_REENTRANT, TORONI_WOULD_WAIT_FOR_ITSELF, TORONI_UNLINKED, TORONI_LEASE_LOST,
- * TORONI_EXCLUSIVE, TORONI_FORKED, TORONI_CORRUPT, TORONI_OS. */
+ * TORONI_EXCLUSIVE, TORONI_FORKED, TORONI_CORRUPT, TORONI_OS; and TORONI_VALUE_TOO_LONG and TORONI_RETAINED_FULL if the
+ * publisher has declared its topic retained. */
 int toroni_publish(const toroni_publisher *publisher, const void *data, size_t length);
 
 /* Does what toroni_publish does, but waits for at most `timeout_ns`, for publishers and subscribers together, and
@@ -375,6 +402,13 @@ typedef int (*toroni_fill)(void *data, size_t length, void *context);
 int toroni_publish_in_place(const toroni_publisher *publisher, size_t length, uint64_t timeout_ns, toroni_fill fill,
                             void *context, uint64_t *sequence);
 
+/* Clears the value of the topic, which the publisher must have declared retained: from this place of the order on, there
+ * is none until the next message. Subscribers that asked for values receive a message with TORONI_MESSAGE_CLEARED;
+ * others notice nothing. A message without a payload is a value, and clears nothing. Waits and fails as
+ * toroni_publish_within does, and writes the sequence of this place to `sequence`, which may be NULL.
+ * Errors: TORONI_NOT_RETAINED, and those of toroni_publish_within except TORONI_TOO_LONG. */
+int toroni_publisher_clear(const toroni_publisher *publisher, uint64_t timeout_ns, uint64_t *sequence);
+
 /* ---- publishing exclusively --------------------------------------------------------------------------- */
 
 /* The only publisher of a bus, for as long as it exists. It keeps the writer lock, so each message costs less than that
@@ -407,7 +441,8 @@ int toroni_exclusive_set_always_fenced(const toroni_exclusive *exclusive, int al
 /* Creates a topic to publish on, which is a path such as "plant/boiler/temperature". `options` may be NULL.
  * Creates a handle: close it with toroni_exclusive_topic_close.
  * Errors: TORONI_INVALID_TOPIC, TORONI_INVALID_SETTING if the policy may wait longer than that of the bus,
- * TORONI_REENTRANT, TORONI_LEASE_LOST, TORONI_FORKED, TORONI_CORRUPT. */
+ * TORONI_REENTRANT, TORONI_LEASE_LOST, TORONI_FORKED, TORONI_CORRUPT; with `retained` also TORONI_NO_VALUES and
+ * TORONI_TOO_MANY_RETAINED. */
 int toroni_exclusive_open_topic(const toroni_exclusive *exclusive, const char *topic,
                                 const toroni_publisher_options *options, toroni_exclusive_topic **result);
 
@@ -442,6 +477,11 @@ int toroni_exclusive_publish_burst(const toroni_exclusive *exclusive, const toro
 int toroni_exclusive_publish_in_place(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic,
                                       size_t length, uint64_t timeout_ns, toroni_fill fill, void *context,
                                       uint64_t *sequence);
+
+/* Does what toroni_publisher_clear does. Errors are TORONI_NOT_RETAINED, and those of toroni_exclusive_publish except
+ * TORONI_TOO_LONG. */
+int toroni_exclusive_clear(const toroni_exclusive *exclusive, const toroni_exclusive_topic *topic, uint64_t timeout_ns,
+                           uint64_t *sequence);
 
 /* ---- messages from elsewhere -------------------------------------------------------------------------- */
 
@@ -565,6 +605,12 @@ int toroni_inlet_open_topic(const toroni_inlet *inlet, const char *topic, toroni
 /* Closes the handle. */
 void toroni_inlet_topic_close(toroni_inlet_topic *topic);
 
+/* Declares a topic of the inlet retained; see toroni_publisher_options.retained. What an inlet brings is published even if
+ * it cannot be kept: its value is then missing (TORONI_VALUE_MISSING). Waits for other publishers.
+ * Errors: TORONI_NO_VALUES, TORONI_TOO_MANY_RETAINED, TORONI_EXCLUSIVE, TORONI_FOREIGN_TOPIC if another inlet made the
+ * topic, TORONI_REENTRANT, TORONI_LEASE_LOST, TORONI_FORKED, TORONI_CORRUPT. */
+int toroni_inlet_retain(const toroni_inlet *inlet, const toroni_inlet_topic *topic);
+
 /* Claims a stream for this inlet, and reports how far it has arrived. toroni_inlet_publish does the same when it first
  * meets a stream. Call this to learn what need not be sent again. A stream of which nothing has arrived is claimed by
  * its first message. Waits for other publishers, as toroni_publish_within does, and for no subscriber.
@@ -644,7 +690,10 @@ typedef struct toroni_subscriber_options {
     uint64_t max_age_ns;         /* it passes over messages whose timestamp is longer ago than this when it receives
                                     them; those without a timestamp are received; 0: any age */
     int after_loss;              /* TORONI_CONTINUE_... */
-    int reserved;
+    int retained;                /* not 0: it first receives the values of all retained topics that match, in the order of
+                                    the bus, and then what follows, without a gap or a duplicate; after TORONI_LAPPED it
+                                    first receives the values that changed within the loss. Messages with
+                                    TORONI_MESSAGE_RETAINED are values. A value has any age, whatever max_age_ns says. */
 } toroni_subscriber_options;
 
 #define TORONI_SUBSCRIBER_OPTIONS_INIT                                             \
@@ -657,7 +706,9 @@ enum {
     TORONI_MESSAGE_TO_DESCENDANTS = 1, /* was also published to everything below its topic */
     TORONI_MESSAGE_HAS_TIMESTAMP = 2,
     TORONI_MESSAGE_HAS_ORIGIN = 4,
-    TORONI_MESSAGE_HAS_NUMBER = 8
+    TORONI_MESSAGE_HAS_NUMBER = 8,
+    TORONI_MESSAGE_RETAINED = 16, /* it is the value of its topic, and older than what the subscriber receives otherwise */
+    TORONI_MESSAGE_CLEARED = 32   /* it is no message: the value of its topic was cleared */
 };
 
 /* A received message. What it points to lives until the next call on its subscriber, or until its handler returns. */
@@ -702,7 +753,8 @@ typedef struct toroni_subscriber_stats {
  * TORONI_NOT_CHECKED_SINCE_BOOT, and those of toroni_bus_open. */
 int toroni_bus_subscribe(const toroni_bus *bus, const char *pattern, toroni_subscriber **result);
 
-/* Does what toroni_bus_subscribe does, with options. Can also fail with TORONI_POSITION_UNAVAILABLE. */
+/* Does what toroni_bus_subscribe does, with options. Can also fail with TORONI_POSITION_UNAVAILABLE, and with
+ * TORONI_NO_VALUES if `retained` is set. */
 int toroni_bus_subscribe_with(const toroni_bus *bus, const toroni_subscriber_options *options,
                               toroni_subscriber **result);
 
@@ -715,7 +767,8 @@ int toroni_subscriber_add_pattern(toroni_subscriber *subscriber, const char *pat
 
 /* Receives the next message, and waits for it. A signal does not end the wait; toroni_subscriber_interrupt does, and a
  * signal handler may call it.
- * Errors: TORONI_LAPPED and TORONI_LOST, after which the next call continues past the loss; TORONI_CORRUPT, after which
+ * Errors: TORONI_LAPPED and TORONI_LOST, after which the next call continues past the loss; TORONI_VALUE_MISSING, only if
+ * the subscriber asked for values, after which it continues past the value; TORONI_CORRUPT, after which
  * the next call continues past the message if only that was not valid; TORONI_INTERRUPTED, TORONI_UNLINKED,
  * TORONI_FORKED, TORONI_OS. */
 int toroni_receive(toroni_subscriber *subscriber, toroni_message *message);
@@ -732,8 +785,8 @@ int toroni_receive_timeout(toroni_subscriber *subscriber, uint64_t timeout_ns, t
  *
  * The message is the first of a run, and toroni_next_in_place returns the ones that follow. All messages of a run stay
  * accessible until the run ends. Any other call on the subscriber ends it, except toroni_validate,
- * toroni_subscriber_run_number, toroni_subscriber_slot, toroni_subscriber_last_loss and toroni_subscriber_last_lost.
- * A run ends before a loss from elsewhere.
+ * toroni_subscriber_run_number, toroni_subscriber_slot, toroni_subscriber_is_current, toroni_subscriber_last_loss and
+ * toroni_subscriber_last_lost. A run ends before a loss from elsewhere. A value of a retained topic is a run of its own.
  *
  * A publisher may overwrite the messages while they are read. So do not rely on anything read from a payload,
  * including lengths and numbers in it, until toroni_validate has returned TORONI_OK after the last read. The same
@@ -815,8 +868,68 @@ uint64_t toroni_subscriber_held(toroni_subscriber *subscriber);
  * `subscriber` is NULL. Does not end a run. */
 uint32_t toroni_subscriber_slot(const toroni_subscriber *subscriber);
 
+/* Returns 1 if the subscriber has received all values that it asked for (toroni_subscriber_options.retained), so that what
+ * it receives next is new. 0 if not, or if `subscriber` is NULL. Does not end a run. */
+int toroni_subscriber_is_current(const toroni_subscriber *subscriber);
+
 /* Reports what happened to the subscriber so far. */
 int toroni_subscriber_get_stats(toroni_subscriber *subscriber, toroni_subscriber_stats *stats);
+
+/* ---- values of retained topics ------------------------------------------------------------------------ */
+
+/* Values of retained topics, in the order of the bus. What it points to lives as long as the list. It belongs to one
+ * thread at a time. */
+typedef struct toroni_values toroni_values;
+
+/* The value of a retained topic: its newest message. If it could not be read, status is not TORONI_OK, and only topic,
+ * sequence and missing_length are set, as far as they are known. */
+typedef struct toroni_value {
+    const char *topic;       /* "" if it is not known */
+    const void *payload;     /* of any alignment; NULL if the value could not be read, but not if it is empty */
+    size_t payload_length;
+    uint64_t sequence;       /* this and the next five fields are as in toroni_message */
+    uint64_t position;
+    uint64_t timestamp_ns;
+    uint64_t number;
+    toroni_origin origin;
+    uint32_t flags;          /* TORONI_MESSAGE_HAS_..., combined */
+    int status;              /* TORONI_OK, TORONI_VALUE_MISSING, TORONI_VALUE_UNSTABLE or TORONI_CORRUPT */
+    const char *problem;     /* why it could not be read; NULL: it could */
+    uint64_t missing_length; /* for TORONI_VALUE_MISSING, as toroni_missing.length */
+} toroni_value;
+
+/* A value for which the bus had no room (TORONI_VALUE_MISSING). */
+typedef struct toroni_missing {
+    const char *topic;
+    uint64_t sequence; /* of the newest message of the topic */
+    uint64_t length;   /* bytes of that message, and of what it carries besides */
+} toroni_missing;
+
+/* Reads the value of one topic, without subscribing. Takes no slot, and waits for no publisher. After this thread has
+ * received a message of the topic, it reads that one or a newer one. The list then has one value, which could be read.
+ * Returns TORONI_NO_MESSAGE if the topic is not retained, has no value yet, or its value was cleared.
+ * Creates a handle: close it with toroni_values_close.
+ * Errors: TORONI_INVALID_TOPIC, TORONI_NO_VALUES, TORONI_VALUE_MISSING, TORONI_VALUE_UNSTABLE, TORONI_CORRUPT,
+ * TORONI_FORKED, and those of toroni_bus_open. */
+int toroni_bus_retained(const toroni_bus *bus, const char *topic, toroni_values **result);
+
+/* Reads the values of all topics that match a pattern, as toroni_bus_retained does. Topics without a value are not in the
+ * list. A value that could not be read is in the list with its status.
+ * Creates a handle: close it with toroni_values_close.
+ * Errors: TORONI_INVALID_PATTERN, TORONI_NO_VALUES, TORONI_CORRUPT, TORONI_FORKED, and those of toroni_bus_open. */
+int toroni_bus_retained_matching(const toroni_bus *bus, const char *pattern, toroni_values **result);
+
+/* Closes the handle. */
+void toroni_values_close(toroni_values *values);
+
+/* Return the number of values, and each value by its index from 0. An index that is too large returns NULL. If `values`
+ * is NULL, they return 0 and NULL. */
+size_t toroni_values_count(const toroni_values *values);
+const toroni_value *toroni_values_at(const toroni_values *values, size_t index);
+
+/* Reports the value that the calling thread's last TORONI_VALUE_MISSING stands for, whichever function returned that. All
+ * zeros if there was none. What `missing` points to lives until the thread's next TORONI_VALUE_MISSING. */
+int toroni_last_missing(toroni_missing *missing);
 
 /* ---- a router ----------------------------------------------------------------------------------------- */
 
@@ -989,6 +1102,11 @@ typedef struct toroni_bus_stats {
     int sees_subscribers;     /* 0: this process may not read them, so the snapshot contains none */
     uint8_t multicast_address[4]; /* for TORONI_NOTIFY_MULTICAST, as in toroni_open_options; if address and port are */
     uint16_t multicast_port;      /* 0, both derive from the id of the bus */
+    uint32_t retained_topics;     /* how many topics are retained */
+    uint32_t max_retained_topics; /* how many can be; 0: the bus keeps no values */
+    uint32_t missing_values;      /* how many of their values are missing (TORONI_VALUE_MISSING) */
+    uint64_t retained_used_bytes; /* that are in use for values; they only grow */
+    uint64_t retained_bytes;      /* that there are for values */
 } toroni_bus_stats;
 
 /* The participant that holds the writer lock. If it holds the lock for long, all other publishers wait, unless it is an
@@ -1081,11 +1199,23 @@ int toroni_matches_descendants(const char *pattern, const char *topic, int *resu
 /* A list of the topics of a bus, sorted by name. What it points to lives as long as the list. */
 typedef struct toroni_topics toroni_topics;
 
-/* What the ring holds of one topic. */
+/* toroni_topic_info.value */
+enum {
+    TORONI_TOPIC_NOT_RETAINED = 0,
+    TORONI_TOPIC_NO_VALUE = 1, /* the topic is retained, but nothing was published since, or the value was cleared */
+    TORONI_TOPIC_KEPT = 2,     /* the topic has a value */
+    TORONI_TOPIC_MISSING = 3   /* the bus had no room for the value */
+};
+
+/* What the ring holds of one topic, and its value. */
 typedef struct toroni_topic_info {
     const char *name;
     uint64_t messages; /* that can still be read; 0 if the topic has not been used for long */
     uint64_t bytes;    /* of the payloads of these messages */
+    int value;         /* TORONI_TOPIC_..., or -1 for one that this release does not know */
+    uint64_t value_sequence;     /* of the value; 0 if there is none, as the next two */
+    uint64_t value_bytes;        /* of its payload; for TORONI_TOPIC_MISSING, as toroni_missing.length */
+    uint64_t value_published_ns; /* when it was published; 0 if that is not known */
 } toroni_topic_info;
 
 /* Lists the topics. Reads the whole ring, without disturbing any process. Needs permission to read the ring.

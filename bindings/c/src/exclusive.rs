@@ -87,7 +87,9 @@ pub unsafe extern "C" fn toroni_exclusive_open_topic(
     catch_panics(|| unsafe {
         put_handle(result, || {
             let name = string(topic, "the topic")?;
-            let topic = with_options(self::exclusive(exclusive)?.topic(name)?, options)?;
+            let exclusive = self::exclusive(exclusive)?;
+            let topic = exclusive.topic(name)?;
+            let topic = with_options(topic, options, |topic| exclusive.retained(topic))?;
             Ok(toroni_exclusive_topic(Rc::new(topic)))
         })
     })
@@ -105,6 +107,22 @@ pub unsafe extern "C" fn toroni_exclusive_topic_largest_message(
 ) -> u64 {
     // SAFETY: toroni.h requires it of callers.
     catch_panics_or(0, || Ok(unsafe { self::topic(topic) }?.largest_message()))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_exclusive_clear(
+    exclusive: *const toroni_exclusive,
+    topic: *const toroni_exclusive_topic,
+    timeout_ns: u64,
+    sequence: *mut u64,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers; zeros are a valid number.
+    catch_panics(|| unsafe {
+        put_optional(sequence, || {
+            let (exclusive, topic) = (self::exclusive(exclusive)?, self::topic(topic)?);
+            Ok(exclusive.clear(topic, limit(timeout_ns))?)
+        })
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -165,10 +165,9 @@ unsafe fn lost(pointer: *const toroni_lost) -> Outcome<Lost> {
     for pattern in unsafe { slice(given.scope, given.scope_count, "the scope") }? {
         // SAFETY: as above.
         let pattern = unsafe { string(*pattern, "a pattern of the scope") }?;
-        scope.push(Pattern::new(pattern).map_err(|error| Failure {
-            status: Status::InvalidPattern,
-            text: Some(error.to_string()),
-        })?);
+        let pattern = Pattern::new(pattern)
+            .map_err(|error| Failure::with_text_of(Status::InvalidPattern, &error))?;
+        scope.push(pattern);
     }
     Ok(Lost {
         from: given.from.checked()?,
@@ -223,6 +222,15 @@ pub unsafe extern "C" fn toroni_inlet_open_topic(
 pub unsafe extern "C" fn toroni_inlet_topic_close(topic: *mut toroni_inlet_topic) {
     // SAFETY: toroni.h requires it of callers.
     unsafe { close(topic) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_inlet_retain(
+    inlet: *const toroni_inlet,
+    topic: *const toroni_inlet_topic,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers.
+    catch_panics(|| Ok(unsafe { self::inlet(inlet)?.retain(self::topic(topic)?) }?))
 }
 
 #[unsafe(no_mangle)]

@@ -3,8 +3,8 @@
 //! - `status`: the status that each function returns, the text of the last error, and `catch_panics`.
 //! - `arguments`: checks pointers, strings and lengths that come from C.
 //! - `lists`: lists that a handle owns.
-//! - `options`, `bus`, `publisher`, `exclusive`, `inlet`, `subscriber`, `message`, `router`, `commands`, `stats`, `topics`,
-//!   `admin`: the functions, by handle.
+//! - `options`, `bus`, `publisher`, `exclusive`, `inlet`, `subscriber`, `message`, `values`, `router`, `commands`, `stats`,
+//!   `topics`, `admin`: the functions, by handle.
 //!
 //! A handle is a `Box` whose pointer C holds. For every handle, toroni.h requires of callers: the pointer is null, or
 //! the library returned it and it has not been closed; no other thread closes the handle during the call, or uses it
@@ -29,6 +29,7 @@ mod stats;
 mod status;
 mod subscriber;
 mod topics;
+mod values;
 
 pub use admin::*;
 pub use bus::*;
@@ -43,3 +44,4 @@ pub use stats::*;
 pub use status::*;
 pub use subscriber::*;
 pub use topics::*;
+pub use values::*;

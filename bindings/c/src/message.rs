@@ -53,9 +53,11 @@ impl toroni_origin {
 }
 
 const TO_DESCENDANTS: u32 = 1;
-const HAS_TIMESTAMP: u32 = 2;
-const HAS_ORIGIN: u32 = 4;
-const HAS_NUMBER: u32 = 8;
+pub(crate) const HAS_TIMESTAMP: u32 = 2;
+pub(crate) const HAS_ORIGIN: u32 = 4;
+pub(crate) const HAS_NUMBER: u32 = 8;
+const RETAINED: u32 = 16;
+const CLEARED: u32 = 32;
 
 /// Converts a copied message or one in place, whose methods have the same names.
 macro_rules! to_c {
@@ -65,6 +67,8 @@ macro_rules! to_c {
         let (origin, number) = ($message.origin(), $message.number());
         flags |= if origin.is_some() { HAS_ORIGIN } else { 0 };
         flags |= if number.is_some() { HAS_NUMBER } else { 0 };
+        flags |= if $message.is_retained() { RETAINED } else { 0 };
+        flags |= if $message.is_cleared() { CLEARED } else { 0 };
         toroni_message {
             payload: payload.as_ptr().cast(),
             payload_length: payload.len(),

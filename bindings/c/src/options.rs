@@ -39,7 +39,8 @@ pub struct toroni_open_options {
     pub readers_group: *const c_char,
     pub participant_name: *const c_char,
     pub max_arrivals: u32,
-    pub reserved: u32,
+    pub retained_topics: u32,
+    pub retained_bytes: u64,
 }
 
 // SAFETY: all fields are numbers and pointers; a test checks the layout.
@@ -63,6 +64,10 @@ const REQUIREMENTS: [fn(BusConfig) -> BusConfig; 4] = [
 const REQUIRE_OWNER: u32 = 1 << REQUIREMENTS.len();
 /// `TORONI_NO_ARRIVALS` of toroni.h.
 const NO_ARRIVALS: u32 = u32::MAX;
+/// `TORONI_NO_RETAINED` of toroni.h.
+const NO_RETAINED: u32 = u32::MAX;
+/// What toroni.h says of a bus that retains topics, if only one of the two numbers is given.
+const RETAINED: (u32, u64) = (512, 448 << 10);
 
 /// Opens a bus with these options, or with the defaults if `options` is null.
 ///
@@ -128,12 +133,18 @@ pub(crate) unsafe fn config(options: &toroni_open_options) -> Outcome<BusConfig>
     if options.max_subscribers != 0 {
         config = config.max_subscribers(options.max_subscribers);
     }
-    if options.reserved != 0 {
-        return Err(unknown("reserved", options.reserved));
-    }
     if options.max_arrivals != 0 {
         let none = options.max_arrivals == NO_ARRIVALS;
         config = config.max_arrivals(if none { 0 } else { options.max_arrivals });
+    }
+    if (options.retained_topics, options.retained_bytes) != (0, 0) {
+        let topics = match options.retained_topics {
+            0 => RETAINED.0,
+            NO_RETAINED => 0,
+            topics => topics,
+        };
+        let bytes = options.retained_bytes;
+        config = config.retained(topics, if bytes == 0 { RETAINED.1 } else { bytes });
     }
     if options.mode != 0 {
         config = config.mode(options.mode);

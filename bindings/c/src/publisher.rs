@@ -5,12 +5,14 @@ use crate::arguments::{
     string,
 };
 use crate::bus::{bus, toroni_bus};
-use crate::options::{policy, toroni_policy, unknown};
+use crate::options::{policy, toroni_policy};
 use crate::status::{Failure, Outcome, Status, catch_panics, catch_panics_or};
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use toroni::{ExclusiveTopic, InvalidSetting, Policy, PublishError, Publisher, RacyBytesMut};
+use toroni::{
+    ExclusiveTopic, InvalidSetting, Policy, PublishError, Publisher, RacyBytesMut, RetainError,
+};
 
 pub struct toroni_publisher {
     /// Counted, because a call may outlive the handle: see [`toroni_publish_in_place`].
@@ -24,7 +26,7 @@ pub struct toroni_publisher_options {
     pub struct_size: usize,
     pub policy: toroni_policy,
     pub to_descendants: c_int,
-    pub reserved: u32,
+    pub retained: c_int,
 }
 
 // SAFETY: all fields are numbers; a test checks the layout.
@@ -107,33 +109,32 @@ impl Adjustable for ExclusiveTopic {
     }
 }
 
-/// Applies a caller's options, which may be NULL.
+/// Applies a caller's options, which may be NULL. Calls `retain` to declare the topic.
 ///
 /// # Safety
 /// As [`arguments::options`].
 pub(crate) unsafe fn with_options<P: Adjustable>(
     publisher: P,
     options: *const toroni_publisher_options,
+    retain: impl FnOnce(P) -> Result<P, RetainError>,
 ) -> Outcome<P> {
     if options.is_null() {
         return Ok(publisher);
     }
     // SAFETY: the caller guarantees it.
     let options = unsafe { arguments::options(options) }?;
-    if options.reserved != 0 {
-        return Err(unknown("reserved", options.reserved));
-    }
-    with_policy(publisher.to_descendants(options.to_descendants != 0), &options.policy)
+    let publisher =
+        with_policy(publisher.to_descendants(options.to_descendants != 0), &options.policy)?;
+    Ok(if options.retained != 0 { retain(publisher)? } else { publisher })
 }
 
 /// Applies a caller's policy.
 pub(crate) fn with_policy<P: WithPolicy>(handle: P, policy: &toroni_policy) -> Outcome<P> {
     match self::policy(policy)? {
         None => Ok(handle),
-        Some(policy) => handle.with_policy(policy).map_err(|error| Failure {
-            status: Status::InvalidSetting,
-            text: Some(error.to_string()),
-        }),
+        Some(policy) => handle
+            .with_policy(policy)
+            .map_err(|error| Failure::with_text_of(Status::InvalidSetting, &error)),
     }
 }
 
@@ -156,7 +157,8 @@ pub unsafe extern "C" fn toroni_bus_publisher(
     catch_panics(|| unsafe {
         put_handle(result, || {
             let topic = string(topic, "the topic")?;
-            let publisher = with_options(self::bus(bus)?.bus.publisher(topic)?, options)?;
+            let publisher = self::bus(bus)?.bus.publisher(topic)?;
+            let publisher = with_options(publisher, options, Publisher::retained)?;
             let topic = CString::new(topic).map_err(|_| Failure::argument("the topic"))?;
             Ok(toroni_publisher { publisher: Arc::new(publisher), topic })
         })
@@ -183,6 +185,20 @@ pub unsafe extern "C" fn toroni_publisher_largest_message(
 ) -> u64 {
     // SAFETY: toroni.h requires it of callers.
     catch_panics_or(0, || Ok(unsafe { self::publisher(publisher) }?.publisher.largest_message()))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_publisher_clear(
+    publisher: *const toroni_publisher,
+    timeout_ns: u64,
+    sequence: *mut u64,
+) -> c_int {
+    // SAFETY: toroni.h requires it of callers; zeros are a valid number.
+    catch_panics(|| unsafe {
+        put_optional(sequence, || {
+            Ok(self::publisher(publisher)?.publisher.clear(limit(timeout_ns))?)
+        })
+    })
 }
 
 #[unsafe(no_mangle)]

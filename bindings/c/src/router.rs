@@ -64,7 +64,7 @@ unsafe fn with<T>(
     let router = unsafe { handle(pointer, "the router") }?;
     if router.in_use.replace(true) {
         let text = "a handler must not use the router that called it".to_owned();
-        return Err(Failure { status: Status::Reentrant, text: Some(text) });
+        return Err(Failure::with_text_of(Status::Reentrant, &text));
     }
     let _in_use = InUse(&router.in_use);
     // SAFETY: one thread uses it, and `in_use` allows one call at a time in that thread.

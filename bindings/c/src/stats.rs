@@ -56,6 +56,11 @@ pub struct toroni_bus_stats {
     pub sees_subscribers: c_int,
     pub multicast_address: [u8; 4],
     pub multicast_port: u16,
+    pub retained_topics: u32,
+    pub max_retained_topics: u32,
+    pub missing_values: u32,
+    pub retained_used_bytes: u64,
+    pub retained_bytes: u64,
 }
 
 #[repr(C)]
@@ -154,6 +159,11 @@ impl From<BusStats> for toroni_stats {
             sees_subscribers: c_int::from(stats.subscribers.is_some()),
             multicast_address: group.map_or([0; 4], |group| group.ip().octets()),
             multicast_port: group.map_or(0, |group| group.port()),
+            retained_topics: stats.retained.topics,
+            max_retained_topics: stats.retained.max_topics,
+            missing_values: stats.retained.missing,
+            retained_used_bytes: stats.retained.used_bytes,
+            retained_bytes: stats.retained.bytes,
         };
         let lock_owner = stats.lock_owner.map(|owner| toroni_lock_owner {
             slot: owner.slot.unwrap_or(NO_SLOT),

@@ -6,9 +6,11 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use toroni::{
     BurstError, DirectoryError, ExclusiveError, FileError, HoldError, OpenError, PublishError,
-    PublisherError, ReceiveError, SubscriberError,
+    PublisherError, ReceiveError, RetainError, RetainedError, SubscriberError,
 };
 use toroni_sequencer::commands::CommandsError;
+
+use crate::values::Missing;
 
 macro_rules! statuses {
     ($($(#[$doc:meta])* $name:ident = $value:literal $constant:literal $text:literal,)*) => {
@@ -60,6 +62,8 @@ statuses! {
     InvalidOrigin = 25 "TORONI_INVALID_ORIGIN" c"a number of an origin is too large",
     InvalidLoss = 26 "TORONI_INVALID_LOSS" c"the numbers or the scope of a loss are outside their range",
     NotGating = 27 "TORONI_NOT_GATING" c"publishers do not wait for this subscriber, so it cannot hold messages",
+    NotRetained = 28 "TORONI_NOT_RETAINED" c"the handle has not declared its topic retained",
+    NoValues = 29 "TORONI_NO_VALUES" c"the bus keeps no values of retained topics",
     NotFound = 30 "TORONI_NOT_FOUND" c"the bus does not exist",
     AlreadyExists = 31 "TORONI_ALREADY_EXISTS" c"the bus already exists",
     PermissionDenied = 32 "TORONI_PERMISSION_DENIED" c"permission denied",
@@ -74,6 +78,11 @@ statuses! {
     PositionUnavailable = 41 "TORONI_POSITION_UNAVAILABLE" c"the message is no longer in the ring or is in the future, or the position is not that of a message",
     NotCheckedSinceBoot = 42 "TORONI_NOT_CHECKED_SINCE_BOOT" c"the bus is on a disk, and has not been checked since the machine booted",
     OutOfReach = 43 "TORONI_OUT_OF_REACH" c"the bus does not work across this boundary between namespaces or C libraries",
+    TooManyRetained = 44 "TORONI_TOO_MANY_RETAINED" c"the bus cannot retain more topics, or not this one",
+    ValueTooLong = 45 "TORONI_VALUE_TOO_LONG" c"the message is longer than the value of a retained topic may be",
+    RetainedFull = 46 "TORONI_RETAINED_FULL" c"all bytes for the values of retained topics are in use",
+    ValueMissing = 47 "TORONI_VALUE_MISSING" c"the topic has a value for which the bus had no room",
+    ValueUnstable = 48 "TORONI_VALUE_UNSTABLE" c"the value changes faster than it can be read",
     Os = 50 "TORONI_OS" c"the operating system returned an error",
     Panic = 51 "TORONI_PANIC" c"a bug in the library caused a panic, which was caught: close the handle",
     Other = 52 "TORONI_OTHER" c"an error that has no status in this release of the C library",
@@ -84,6 +93,8 @@ pub(crate) struct Failure {
     pub(crate) status: Status,
     /// The text of `toroni_error_message`; `None` for that of the status.
     pub(crate) text: Option<String>,
+    /// What `toroni_last_missing` reports then.
+    missing: Option<Box<Missing>>,
 }
 
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
@@ -91,15 +102,15 @@ pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 impl Failure {
     /// A failure with the text of its status.
     pub(crate) fn plain(status: Status) -> Self {
-        Self { status, text: None }
+        Self { status, text: None, missing: None }
     }
 
     pub(crate) fn argument(text: impl Into<String>) -> Self {
-        Self { status: Status::InvalidArgument, text: Some(text.into()) }
+        Self { status: Status::InvalidArgument, text: Some(text.into()), missing: None }
     }
 
-    fn with_text_of(status: Status, error: &impl ToString) -> Self {
-        Self { status, text: Some(error.to_string()) }
+    pub(crate) fn with_text_of(status: Status, error: &impl ToString) -> Self {
+        Self { status, text: Some(error.to_string()), missing: None }
     }
 }
 
@@ -186,6 +197,7 @@ impl From<SubscriberError> for Failure {
             SubscriberError::File(error) => of_file(error),
             SubscriberError::Pattern(_) => Status::InvalidPattern,
             SubscriberError::TooManySubscribers { .. } => Status::TooManyParticipants,
+            SubscriberError::NoValues => Status::NoValues,
             SubscriberError::NotAPosition { .. }
             | SubscriberError::PositionAhead { .. }
             | SubscriberError::PositionLost { .. }
@@ -224,6 +236,9 @@ impl From<PublishError> for Failure {
                 Status::InvalidLoss
             }
             PublishError::TooLong { .. } => Status::TooLong,
+            PublishError::ValueTooLong { .. } => Status::ValueTooLong,
+            PublishError::RetainedFull { .. } => Status::RetainedFull,
+            PublishError::NotRetained => Status::NotRetained,
             PublishError::Timeout => Status::Timeout,
             PublishError::Reentrant => Status::Reentrant,
             PublishError::WouldWaitForItself => Status::WouldWaitForItself,
@@ -235,6 +250,40 @@ impl From<PublishError> for Failure {
             _ => Status::Other,
         };
         Self::with_text_of(status, &error)
+    }
+}
+
+impl From<RetainError> for Failure {
+    fn from(error: RetainError) -> Self {
+        let status = match error {
+            RetainError::Publish(error) => return error.into(),
+            RetainError::NoValues => Status::NoValues,
+            RetainError::TopicTableFull
+            | RetainError::TooManyTopics { .. }
+            | RetainError::TooManyRetained { .. } => Status::TooManyRetained,
+            _ => Status::Other,
+        };
+        Self::with_text_of(status, &error)
+    }
+}
+
+impl From<RetainedError> for Failure {
+    fn from(error: RetainedError) -> Self {
+        let mut missing = None;
+        let status = match &error {
+            RetainedError::File(error) => of_file(error),
+            RetainedError::Topic(_) => Status::InvalidTopic,
+            RetainedError::Pattern(_) => Status::InvalidPattern,
+            RetainedError::NoValues => Status::NoValues,
+            RetainedError::Missing { topic, sequence, length } => {
+                missing = Some(Box::new(Missing::new(topic, *sequence, *length)));
+                Status::ValueMissing
+            }
+            RetainedError::Unstable { .. } => Status::ValueUnstable,
+            RetainedError::Corrupt(_) => Status::Corrupt,
+            _ => Status::Other,
+        };
+        Self { missing, ..Self::with_text_of(status, &error) }
     }
 }
 
@@ -275,17 +324,22 @@ impl From<HoldError> for Failure {
 
 impl From<ReceiveError> for Failure {
     fn from(error: ReceiveError) -> Self {
+        let mut missing = None;
         let status = match &error {
             ReceiveError::Interrupted => return Self::plain(Status::Interrupted),
             ReceiveError::Lapped { .. } => Status::Lapped,
             ReceiveError::Lost(_) => Status::Lost,
+            ReceiveError::ValueMissing { topic, sequence, length } => {
+                missing = Some(Box::new(Missing::new(topic, *sequence, *length)));
+                Status::ValueMissing
+            }
             ReceiveError::Unlinked => Status::Unlinked,
             ReceiveError::Forked(_) => Status::Forked,
             ReceiveError::Corrupt(_) => Status::Corrupt,
             ReceiveError::Os { .. } => Status::Os,
             _ => Status::Other,
         };
-        Self::with_text_of(status, &error)
+        Self { missing, ..Self::with_text_of(status, &error) }
     }
 }
 
@@ -312,7 +366,10 @@ pub(crate) fn catch_panics_or<T>(otherwise: T, call: impl FnOnce() -> Outcome<T>
 
 #[cold]
 fn report(failure: Failure) -> c_int {
-    let Failure { status, text } = failure;
+    let Failure { status, text, missing } = failure;
+    if let Some(missing) = missing {
+        missing.report();
+    }
     // Frequent, and not an error: the text of the last error stays.
     if status != Status::NoMessage {
         let last = match text {
@@ -336,7 +393,7 @@ fn report_panic(panic: Box<dyn Any + Send>) -> c_int {
     std::mem::forget(panic);
     let text = text.unwrap_or_else(|| "(no text)".to_owned());
     let text = format!("the library panicked, which is a bug: {text}");
-    report(Failure { status: Status::Panic, text: Some(text) })
+    report(Failure::with_text_of(Status::Panic, &text))
 }
 
 enum Last {

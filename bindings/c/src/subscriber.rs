@@ -62,7 +62,7 @@ pub struct toroni_subscriber_options {
     pub name: *const c_char,
     pub max_age_ns: u64,
     pub after_loss: c_int,
-    pub reserved: c_int,
+    pub retained: c_int,
 }
 
 // SAFETY: all fields are numbers and pointers; a test checks the layout.
@@ -252,9 +252,7 @@ unsafe fn subscribe(
         1 => Continue::Newest,
         other => return Err(unknown("after_loss", other)),
     });
-    if options.reserved != 0 {
-        return Err(unknown("reserved", options.reserved));
-    }
+    builder = builder.retained(options.retained != 0);
     if options.max_age_ns != 0 {
         builder = builder.max_age(Duration::from_nanos(options.max_age_ns));
     }
@@ -477,6 +475,18 @@ pub unsafe extern "C" fn toroni_subscriber_slot(subscriber: *const toroni_subscr
         let state = unsafe { state(subscriber) }?;
         // SAFETY: from a box that lives as long as `state`. This does not end a run, which only reads the subscriber.
         Ok(unsafe { &*state.subscriber }.slot())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn toroni_subscriber_is_current(
+    subscriber: *const toroni_subscriber,
+) -> c_int {
+    catch_panics_or(0, || {
+        // SAFETY: toroni.h requires it of callers.
+        let state = unsafe { state(subscriber) }?;
+        // SAFETY: from a box that lives as long as `state`. This does not end a run, which only reads the subscriber.
+        Ok(c_int::from(unsafe { &*state.subscriber }.is_current()))
     })
 }
 

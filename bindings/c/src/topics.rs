@@ -3,9 +3,10 @@
 use crate::arguments::{close, handle, put, put_handle, string};
 use crate::bus::{bus, toroni_bus};
 use crate::lists::{Strings, one};
+use crate::message::nanoseconds;
 use crate::status::{Outcome, catch_panics, catch_panics_or};
 use std::ffi::{c_char, c_int};
-use toroni::{Pattern, PublisherError, SubscriberError, Topic, TopicStats};
+use toroni::{Pattern, PublisherError, SubscriberError, Topic, TopicStats, ValueStats};
 
 pub struct toroni_topics {
     topics: Vec<toroni_topic_info>,
@@ -18,16 +19,44 @@ pub struct toroni_topic_info {
     pub name: *const c_char,
     pub messages: u64,
     pub bytes: u64,
+    pub value: c_int,
+    pub value_sequence: u64,
+    pub value_bytes: u64,
+    pub value_published_ns: u64,
+}
+
+const NOT_RETAINED: c_int = 0;
+const NO_VALUE: c_int = 1;
+const KEPT: c_int = 2;
+const MISSING: c_int = 3;
+
+impl toroni_topic_info {
+    fn new(topic: TopicStats, names: &mut Strings) -> Self {
+        let (value, value_sequence, value_bytes, published) = match topic.value {
+            None => (NOT_RETAINED, 0, 0, None),
+            Some(ValueStats::None) => (NO_VALUE, 0, 0, None),
+            Some(ValueStats::Kept { sequence, bytes, published }) => {
+                (KEPT, sequence, bytes, published)
+            }
+            Some(ValueStats::Missing { sequence, bytes }) => (MISSING, sequence, bytes, None),
+            Some(_) => (-1, 0, 0, None),
+        };
+        Self {
+            name: names.keep(topic.name),
+            messages: topic.messages,
+            bytes: topic.bytes,
+            value,
+            value_sequence,
+            value_bytes,
+            value_published_ns: published.map_or(0, nanoseconds),
+        }
+    }
 }
 
 impl From<Vec<TopicStats>> for toroni_topics {
     fn from(topics: Vec<TopicStats>) -> Self {
         let mut names = Strings::default();
-        let topics = topics.into_iter().map(|topic| toroni_topic_info {
-            name: names.keep(topic.name),
-            messages: topic.messages,
-            bytes: topic.bytes,
-        });
+        let topics = topics.into_iter().map(|topic| toroni_topic_info::new(topic, &mut names));
         Self { topics: topics.collect(), _names: names }
     }
 }

@@ -32,6 +32,24 @@ publish_c | publish_cpp)
     kill -TERM "$others"
     wait "$others"
     ;;
+state_c | state_cpp)
+    "$programs/$1" demo >"$TORONI_DIR/early" &
+    early=$!
+    others=$early
+    until_true grep -q '^no setpoint yet$' "$TORONI_DIR/early"
+    "$programs/$1" demo 340
+    "$programs/$1" demo 350
+    # The publishers have ended. A late subscriber has the state at once.
+    "$programs/$1" demo >"$TORONI_DIR/late" &
+    others="$others $!"
+    until_true grep -q '^is 350$' "$TORONI_DIR/late"
+    "$programs/$1" demo 360
+    for followed in early late; do until_true grep -q '^becomes 360$' "$TORONI_DIR/$followed"; done
+    kill -TERM $others
+    for other in $others; do wait "$other"; done
+    printf 'no setpoint yet\nbecomes 340\nbecomes 350\nbecomes 360\n' | cmp - "$TORONI_DIR/early"
+    printf 'is 350\nbecomes 360\n' | cmp - "$TORONI_DIR/late"
+    ;;
 logger)
     "$programs/logger" daemon "$TORONI_DIR/log.txt" notice 2>"$TORONI_DIR/err" &
     others=$!

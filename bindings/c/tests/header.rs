@@ -169,13 +169,13 @@ layouts! {
     toroni_open_options {
         struct_size existence lock notify multicast_address multicast_port directory capacity
         topic_table_bytes max_publishers max_subscribers policy flags require mode owner writers_group
-        readers_group participant_name max_arrivals reserved
+        readers_group participant_name max_arrivals retained_topics retained_bytes
     }
-    toroni_publisher_options { struct_size policy to_descendants reserved }
+    toroni_publisher_options { struct_size policy to_descendants retained }
     toroni_bytes { data length }
     toroni_subscriber_options {
         struct_size patterns pattern_count start wait position sequence not_gating local_only name
-        max_age_ns after_loss reserved
+        max_age_ns after_loss retained
     }
     toroni_message {
         payload payload_length topic topic_length sequence position next_position timestamp_ns number origin
@@ -195,7 +195,7 @@ layouts! {
     toroni_bus_stats {
         capacity topic_table_bytes tail sequence oldest_position created_ns policy lock notify topics
         max_publishers max_subscribers max_arrivals persistent on_disk sees_publishers sees_subscribers multicast_address
-        multicast_port
+        multicast_port retained_topics max_retained_topics missing_values retained_used_bytes retained_bytes
     }
     toroni_lock_owner { slot pid alive stopped dumping exclusive }
     toroni_publisher_info {
@@ -208,7 +208,14 @@ layouts! {
         lost_on_the_way
     }
     toroni_reopened { outcome reserved messages }
-    toroni_topic_info { name messages bytes }
+    toroni_topic_info {
+        name messages bytes value value_sequence value_bytes value_published_ns
+    }
+    toroni_value {
+        topic payload payload_length sequence position timestamp_ns number origin flags status problem
+        missing_length
+    }
+    toroni_missing { topic sequence length }
     toroni_bus_entry { name path problem capacity in_use persistent }
     toroni_clean_action { kind slot bus file path text }
     toroni_clean_skip { path why }
@@ -261,5 +268,5 @@ fn structures_that_callers_make_end_without_padding() {
             count += 1;
         }
     }
-    assert_eq!(count, 16, "options, and structures that the library writes to callers' memory");
+    assert_eq!(count, 17, "options, and structures that the library writes to callers' memory");
 }

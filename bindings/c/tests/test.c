@@ -38,6 +38,11 @@ void publishers_learn_the_sequences_of_their_messages(void);
 void a_call_for_a_sequence_has_a_time_limit(void);
 void messages_are_held_until_they_are_released(void);
 void a_hold_ends_when_the_policy_ends_it(void);
+void values_come_before_the_stream(void);
+void values_are_read_without_a_subscriber(void);
+void a_value_without_room_is_missing(void);
+void an_exclusive_publisher_retains_topics(void);
+void what_cannot_be_retained_is_refused(void);
 void losses_are_exact(void);
 void messages_in_place_are_validated(void);
 void messages_are_passed_on_in_place(void);
@@ -99,6 +104,11 @@ static const struct {
     TEST(a_call_for_a_sequence_has_a_time_limit),
     TEST(messages_are_held_until_they_are_released),
     TEST(a_hold_ends_when_the_policy_ends_it),
+    TEST(values_come_before_the_stream),
+    TEST(values_are_read_without_a_subscriber),
+    TEST(a_value_without_room_is_missing),
+    TEST(an_exclusive_publisher_retains_topics),
+    TEST(what_cannot_be_retained_is_refused),
     TEST(losses_are_exact),
     TEST(messages_in_place_are_validated),
     TEST(messages_are_passed_on_in_place),

@@ -11,11 +11,10 @@ mod process;
 
 use process::{Fixture, LANGUAGES, Language, Process};
 use rustix::process::{Resource, Rlimit};
-use std::io::Write as _;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 use system_tests::core_dump::Morgue;
-use toroni::{BusConfig, Limit, Origin, Policy, RacyBytesMut, ReceiveError, Start};
+use toroni::{Bus, BusConfig, Limit, Origin, Policy, RacyBytesMut, ReceiveError, Start};
 use toroni_conformance::{Messages, from_elsewhere, hash};
 use toroni_testkit::wait::LIMIT;
 
@@ -235,14 +234,7 @@ fn a_killed_process_harms_no_other() {
 
 /// Checks that a publisher of another process cannot publish, and that its error names the exclusive one.
 fn is_refused(fixture: &Fixture, language: Language, bus: &str, mode: &str, exclusive: &Process) {
-    let mut command = fixture.command(language, "publish");
-    command.args([bus, "refused", "9", "1", "16", mode]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut refused = command.spawn().unwrap();
-    refused.stdin.take().unwrap().write_all(b"go\n").unwrap();
-    let output = refused.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{language:?} {mode}");
-    let said = String::from_utf8(output.stderr).unwrap();
+    let said = fixture.refused(language, [bus, "refused", "9", "1", "16", mode]);
     let holder = format!("process {}, can publish on this bus", exclusive.id());
     assert!(said.contains(&holder), "{language:?} {mode}: {said}");
 }
@@ -459,6 +451,187 @@ fn no_language_overwrites_what_another_one_holds() {
     }
 }
 
+/// The line of a message as that of its value.
+fn as_value(line: &str) -> String {
+    line.replacen("message", "value", 1)
+}
+
+/// What the program `get` writes of the statistics of the bus, and of these topics.
+fn facts(bus: &Bus, topics: &[&str]) -> Vec<String> {
+    let seen = bus.stats().unwrap().retained;
+    let (topic_count, max, missing) = (seen.topics, seen.max_topics, seen.missing);
+    let (used, bytes) = (seen.used_bytes, seen.bytes);
+    let mut facts = vec![format!("retained\t{topic_count}\t{max}\t{missing}\t{used}\t{bytes}")];
+    facts.extend(topics.iter().map(|topic| format!("topic\t{topic}")));
+    facts
+}
+
+/// However it is published, each language reads it without a subscriber, and late subscribers of each have it before the
+/// stream.
+#[test]
+fn every_language_reads_the_values_of_every_other() {
+    const COUNT: u64 = 20;
+    const SIZE: u64 = 3000;
+    let fixture = Fixture::new();
+    let languages: Vec<Language> = process::languages().collect();
+    for publisher in &languages {
+        for (mode, publish) in PUBLISH.iter().chain(&["exclusive-one", INLET]).enumerate() {
+            let name = format!("value.{publisher:?}.{mode}");
+            let bus = fixture.config().policy(NOTHING_IS_LOST).open(&name).unwrap();
+            let _empty = bus.publisher("a/empty").unwrap().retained().unwrap();
+            let first = bus.publisher("a/first").unwrap().retained().unwrap();
+            let (id, (other, text)) = (id(*publisher, mode), (id(*publisher, 99), b"first"));
+            assert_eq!(first.publish(text).unwrap(), 0);
+            let retained = format!("retained-{publish}");
+            let mut sender = fixture.publish(*publisher, &name, "a/b", id, COUNT, SIZE, &retained);
+            sender.go();
+            sender.ends();
+            let message = Messages { id, size: SIZE }.message(COUNT - 1);
+            let (sequence, from) = if *publish == INLET {
+                (COUNT + 1, brought(id, COUNT - 1))
+            } else {
+                (COUNT, "-\t-".to_owned())
+            };
+            let value = as_value(&expected_from(sequence, "a/b", &message, &from));
+            let first = as_value(&expected(0, "a/first", text));
+            let facts = facts(
+                &bus,
+                &[
+                    &format!("a/b\tkept\t{sequence}\t{}", message.len()),
+                    "a/empty\tnone\t-\t-",
+                    &format!("a/first\tkept\t0\t{}", text.len()),
+                ],
+            );
+            let wanted = [&[value.clone(), first.clone(), value.clone()], &facts[..]].concat();
+            for reader in &languages {
+                let found = fixture.get(*reader, &name, "a/b", "a/*");
+                assert_eq!(found, wanted, "{publisher:?} {publish}, {reader:?}");
+            }
+            let mut late: Vec<Process> = languages
+                .iter()
+                .map(|language| {
+                    let receive = SUBSCRIBE[(mode + *language as usize) % SUBSCRIBE.len()];
+                    let receive = format!("retained-{receive}");
+                    fixture.subscribe(*language, &name, "a/*", 2 + COUNT, &receive)
+                })
+                .collect();
+            for receiver in &mut late {
+                receiver.go();
+                assert_eq!([(); 3].map(|()| receiver.line()), [&first, &value, "current"]);
+            }
+            let mut sender = fixture.publish(*publisher, &name, "a/b", other, COUNT, SIZE, "one");
+            sender.go();
+            sender.ends();
+            let messages = Messages { id: other, size: SIZE };
+            let mut wanted: Vec<String> = (0..COUNT)
+                .map(|n| expected(sequence + 1 + n, "a/b", &messages.message(n)))
+                .collect();
+            wanted.push(format!("done\t{}\t0\t0", 2 + COUNT));
+            for mut receiver in late {
+                assert_eq!(receiver.ends(), wanted, "{publisher:?} {publish}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_language_learns_that_a_value_was_cleared() {
+    const COUNT: u64 = 3;
+    let fixture = Fixture::new();
+    let languages: Vec<Language> = process::languages().collect();
+    for publisher in &languages {
+        for (at, mode) in ["retained-clear", "retained-exclusive-clear"].into_iter().enumerate() {
+            let name = format!("cleared.{publisher:?}.{at}");
+            let bus = fixture.config().policy(NOTHING_IS_LOST).open(&name).unwrap();
+            let mut receivers: Vec<Process> = languages
+                .iter()
+                .map(|language| {
+                    let receive = SUBSCRIBE[(at + *language as usize) % SUBSCRIBE.len()];
+                    let receive = format!("retained-{receive}");
+                    fixture.subscribe(*language, &name, "*", COUNT + 1, &receive)
+                })
+                .collect();
+            let mut sender = fixture.publish(*publisher, &name, "a", 7, COUNT, 100, mode);
+            sender.go();
+            let said = sender.ends();
+            assert_eq!(said, [format!("cleared\t{COUNT}"), format!("published\t{COUNT}")]);
+            let messages = Messages { id: 7, size: 100 };
+            let mut wanted = vec!["current".to_owned()];
+            wanted.extend((0..COUNT).map(|n| expected(n, "a", &messages.message(n))));
+            wanted.push(expected(COUNT, "a", b"").replacen("message", "cleared", 1));
+            wanted.push(format!("done\t{}\t0\t0", COUNT + 1));
+            for receiver in &mut receivers {
+                receiver.go();
+                assert_eq!(receiver.ends(), wanted, "{publisher:?} {mode}");
+            }
+            let none = [vec!["none".to_owned()], facts(&bus, &["a\tnone\t-\t-"])].concat();
+            for reader in &languages {
+                assert_eq!(
+                    fixture.get(*reader, &name, "a", "**"),
+                    none,
+                    "{publisher:?}, {reader:?}"
+                );
+            }
+            let said = fixture.refused(*publisher, [&name, "a", "7", "1", "16", "clear"]);
+            assert!(said.contains("has not declared its topic"), "{publisher:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn every_language_reports_a_missing_value() {
+    const COUNT: u64 = 40;
+    let fixture = Fixture::new();
+    let languages: Vec<Language> = process::languages().collect();
+    for publisher in &languages {
+        let name = format!("missing.{publisher:?}");
+        let config = fixture.config().capacity(64 << 10).policy(Policy::Overwrite);
+        let bus = config.retained(4, 4 << 10).open(&name).unwrap();
+        let kept = bus.publisher("b").unwrap().retained().unwrap();
+        kept.publish(b"kept").unwrap();
+        let _declared = bus.publisher("a").unwrap().retained().unwrap();
+        // Its last message is longer than a quarter of the bytes.
+        let mut sender = fixture.publish(*publisher, &name, "a", 7, COUNT, 3000, "one");
+        sender.go();
+        sender.ends();
+        let (noise, end) = (bus.publisher("noise").unwrap(), bus.publisher("end").unwrap());
+        (0..100).for_each(|_| _ = noise.publish([7; 1000]).unwrap());
+        let length = Messages { id: 7, size: 3000 }.message(COUNT - 1).len();
+        let missing = format!("missing\t{COUNT}\ta\t{length}");
+        let value = as_value(&expected(0, "b", b"kept"));
+        let facts = facts(
+            &bus,
+            &[
+                &format!("a\tmissing\t{COUNT}\t{length}"),
+                "b\tkept\t0\t4",
+                "end\t-\t-\t-",
+                "noise\t-\t-\t-",
+            ],
+        );
+        let wanted = [&[missing.clone(), value.clone(), missing.clone()], &facts[..]].concat();
+        for reader in &languages {
+            let found = fixture.get(*reader, &name, "a", "*");
+            assert_eq!(found, wanted, "{publisher:?}, {reader:?}");
+            for receive in SUBSCRIBE {
+                let receive = format!("retained-{receive}");
+                let mut late = fixture.subscribe(*reader, &name, "*", 2, &receive);
+                late.go();
+                let told = [(); 3].map(|()| late.line());
+                assert_eq!(
+                    told,
+                    [&value, &missing, "current"],
+                    "{publisher:?}, {reader:?} {receive}"
+                );
+                let sequence = end.publish(b"").unwrap();
+                let end = [expected(sequence, "end", b""), "done\t2\t0\t0".to_owned()];
+                assert_eq!(late.ends(), end, "{publisher:?}, {reader:?} {receive}");
+            }
+        }
+        let said = fixture.refused(*publisher, [&name, "a", "7", "40", "3000", "retained-one"]);
+        assert!(said.contains("more bytes for retained topics"), "{publisher:?}: {said}");
+    }
+}
+
 /// The directory of buses of [`victim`], which is a process of its own.
 const VICTIM: &str = "TORONI_CONFORMANCE_VICTIM";
 
@@ -510,6 +683,7 @@ fn a_wrong_call_ends_with_a_line_and_a_code() {
         for (role, arguments) in [
             ("publish", &["missing", "t", "1", "1", "16", "one"][..]),
             ("subscribe", &["missing", "t", "1", "receive"]),
+            ("get", &["missing", "t", "**"]),
             ("observe", &["missing"]),
         ] {
             let output = fixture.command(language, role).args(arguments).output().unwrap();

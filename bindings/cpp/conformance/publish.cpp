@@ -49,6 +49,7 @@ struct exclusively {
     template <typename Fill> void publish_in_place(std::size_t size, const Fill &fill) const {
         publisher.publish_in_place(topic, size, fill);
     }
+    std::uint64_t clear() const { return publisher.clear(topic); }
 };
 
 template <typename Publisher>
@@ -60,7 +61,7 @@ void publish_all(const Publisher &publisher, const message_writer &writer, std::
 
     std::uint64_t number = 0;
     while (number < wanted) {
-        if (mode == "one") {
+        if (mode == "one" || mode == "clear") {
             publisher.publish(writer.made(number++));
         } else if (mode == "numbered") {
             std::cout << "sequence\t" << publisher.publish(writer.made(number++)) << '\n';
@@ -78,16 +79,20 @@ void publish_all(const Publisher &publisher, const message_writer &writer, std::
             if (mode == "batch") publisher.publish_batch(bundle);
             else publisher.burst(bundle);
         } else {
-            throw std::invalid_argument("MODE is one, try, batch, burst, in-place, numbered, or one of these after exclusive-, or inlet");
+            throw std::invalid_argument("MODE is one, try, batch, burst, in-place, numbered, clear, or one of these after "
+                                        "exclusive-, or inlet; or one of all these after retained-");
         }
     }
+    if (mode == "clear") std::cout << "cleared\t" << publisher.clear() << '\n';
     std::cout << "published\t" << number << std::endl;
 }
 
 // Publishes with an inlet, each message twice.
-void bring(const toroni::bus &bus, const std::string &on, const message_writer &writer, std::uint64_t wanted) {
+void bring(const toroni::bus &bus, const std::string &on, bool is_retained, const message_writer &writer,
+           std::uint64_t wanted) {
     const toroni::inlet inlet(bus);
     const toroni::inlet_topic topic = inlet.topic(on);
+    if (is_retained) inlet.retain(topic);
     std::cout << "ready" << std::endl;
     std::string line;
     if (!std::getline(std::cin, line)) throw std::runtime_error("no line on stdin");
@@ -127,20 +132,25 @@ void publish(const std::vector<std::string> &arguments) {
     if (writer.size < 16) throw std::invalid_argument("SIZE is at least 16");
     std::uint64_t wanted = std::stoull(arguments[3]);
     if (wanted == 0) wanted = UINT64_MAX;
-    const std::string &mode = arguments[5];
+    std::string mode = arguments[5];
 
     toroni::open_options options;
     options.existence = TORONI_OPEN_EXISTING;
     const toroni::bus bus(arguments[0], options);
-    const std::string prefix = "exclusive-";
+    const std::string prefix = "exclusive-", retained = "retained-";
+    toroni::publisher_options publishing;
+    if (mode.compare(0, retained.size(), retained) == 0) {
+        mode.erase(0, retained.size());
+        publishing.retained = true;
+    }
     if (mode == "inlet") {
-        bring(bus, arguments[1], writer, wanted);
+        bring(bus, arguments[1], publishing.retained, writer, wanted);
     } else if (mode.compare(0, prefix.size(), prefix) == 0) {
         toroni::exclusive_publisher publisher(bus);
-        toroni::exclusive_topic topic = publisher.topic(arguments[1]);
+        toroni::exclusive_topic topic = publisher.topic(arguments[1], publishing);
         publish_all(exclusively{std::move(publisher), std::move(topic)}, writer, wanted, mode.substr(prefix.size()));
     } else {
-        publish_all(toroni::publisher(bus, arguments[1]), writer, wanted, mode);
+        publish_all(toroni::publisher(bus, arguments[1], publishing), writer, wanted, mode);
     }
 }
 

@@ -18,11 +18,12 @@ std::uint64_t hash(toroni::bytes bytes) {
 
 class printer {
 public:
-    explicit printer(std::uint64_t wanted) : wanted_(wanted) {}
+    printer(std::uint64_t wanted, bool asks) : wanted_(wanted), was_current_(!asks) {}
     bool is_done() const { return received_ >= wanted_; }
 
     void message(const toroni::message &message, std::uint64_t hash) {
-        std::cout << "message\t" << std::dec << message.sequence() << '\t' << message.topic() << '\t'
+        const char *const what = message.is_cleared() ? "cleared" : message.is_retained() ? "value" : "message";
+        std::cout << what << '\t' << std::dec << message.sequence() << '\t' << message.topic() << '\t'
                   << message.payload().size() << '\t' << std::hex << std::setw(16) << std::setfill('0') << hash
                   << std::dec << '\t';
         if (const auto from = message.origin()) show(*from);
@@ -33,6 +34,17 @@ public:
     }
     void lost(toroni::loss loss) {
         std::cout << "lost\t" << std::dec << loss.messages << '\t' << loss.bytes << std::endl;
+    }
+
+    void missing(const toroni::missing_value &value) {
+        std::cout << std::dec << "missing\t" << value.sequence << '\t' << value.topic << '\t' << value.length << std::endl;
+    }
+
+    // Writes that the subscriber is current when it first is.
+    void check(const toroni::subscriber &subscriber) {
+        if (was_current_ || !subscriber.is_current()) return;
+        was_current_ = true;
+        std::cout << "current" << std::endl;
     }
 
     void gone(const toroni::lost_messages &lost) {
@@ -48,18 +60,22 @@ private:
         std::cout << from.source << '.' << from.series << '.' << from.stream << '.' << from.number;
     }
     std::uint64_t wanted_, received_ = 0;
+    bool was_current_;
 };
 
 // Receives until all expected messages have arrived. Throws if messages were lost.
 void receive(toroni::subscriber &subscriber, const std::string &mode, printer &out) {
     if (mode == "receive" || mode == "newest") {
+        out.check(subscriber);
         if (out.is_done()) return;
         for (const toroni::message message : subscriber) {
             out.message(message, hash(message.payload()));
             if (out.is_done()) return;
+            out.check(subscriber);
         }
     }
     while (!out.is_done()) {
+        out.check(subscriber);
         if (mode == "timeout") {
             if (const auto message = subscriber.receive_for(std::chrono::milliseconds(100)))
                 out.message(*message, hash(message->payload()));
@@ -80,11 +96,13 @@ void receive(toroni::subscriber &subscriber, const std::string &mode, printer &o
             while (const auto message = subscriber.try_receive()) {
                 out.message(*message, hash(message->payload()));
                 if (out.is_done()) return;
+                out.check(subscriber);
             }
             pollfd watched{subscriber.fd(), POLLIN, 0};
             poll(&watched, 1, -1);
         } else {
-            throw std::invalid_argument("MODE is receive, timeout, in-place, descriptor, hold or newest");
+            throw std::invalid_argument("MODE is receive, timeout, in-place or descriptor, also after retained-, or "
+                                        "hold or newest");
         }
     }
 }
@@ -106,7 +124,13 @@ void subscribe(const std::vector<std::string> &arguments) {
     const toroni::bus bus(arguments[0], options);
     toroni::subscriber_options subscribing;
     subscribing.patterns = {arguments[1]};
-    if (arguments[3] == "newest") {
+    std::string mode = arguments[3];
+    const std::string retained = "retained-";
+    if (mode.compare(0, retained.size(), retained) == 0) {
+        mode.erase(0, retained.size());
+        subscribing.retained = true;
+    }
+    if (mode == "newest") {
         subscribing.after_loss = TORONI_CONTINUE_NEWEST;
         subscribing.max_age = std::chrono::hours(1);
     }
@@ -114,17 +138,19 @@ void subscribe(const std::vector<std::string> &arguments) {
     std::cout << "ready" << std::endl;
     wait_for_line();
 
-    printer out(std::stoull(arguments[2]));
+    printer out(std::stoull(arguments[2]), subscribing.retained);
     while (!out.is_done()) {
         try {
-            receive(subscriber, arguments[3], out);
+            receive(subscriber, mode, out);
         } catch (const toroni::lapped &lapped) {
             out.lost(lapped.loss());
         } catch (const toroni::lost &lost) {
             out.gone(lost.messages());
+        } catch (const toroni::value_missing &missing) {
+            out.missing(missing.value());
         }
     }
-    if (arguments[3] == "hold") {
+    if (mode == "hold") {
         show_held(subscriber);
         wait_for_line();
         subscriber.release_hold();

@@ -18,9 +18,9 @@
 // Handles. Destructors close the handles. A handle can be moved, but not copied. A handle that was moved from is
 // empty, and calls on it fail with TORONI_INVALID_ARGUMENT.
 //
-// Errors. Functions throw toroni::error, or toroni::lapped, toroni::lost, toroni::interrupted, toroni::exclusive_error
-// and toroni::taken_error, which derive from it. If no message is available, or if a time limit expires, that is not an
-// error: such functions return a std::optional or a bool.
+// Errors. Functions throw toroni::error, or toroni::lapped, toroni::lost, toroni::value_missing, toroni::interrupted,
+// toroni::exclusive_error and toroni::taken_error, which derive from it. If no message is available, or if a time limit
+// expires, that is not an error: such functions return a std::optional or a bool.
 //
 // A function that takes std::nothrow as its last argument returns a toroni::result instead, which contains either the
 // value or the error. It throws nothing except std::bad_alloc. For a constructor, open() is this form. The following
@@ -135,6 +135,24 @@ private:
     lost_messages messages_;
 };
 
+// A value for which the bus had no room: toroni_missing.
+struct missing_value {
+    std::string topic;
+    std::uint64_t sequence = 0; // of the newest message of the topic
+    std::uint64_t length = 0;   // bytes of that message, and of what it carries besides
+};
+
+// TORONI_VALUE_MISSING: the topic has a value for which the bus had no room. A subscriber continues with the next call.
+class value_missing : public error {
+public:
+    value_missing(const std::string &text, missing_value value)
+        : error(TORONI_VALUE_MISSING, text), value_(std::move(value)) {}
+    const missing_value &value() const noexcept { return value_; }
+
+private:
+    missing_value value_;
+};
+
 // TORONI_INTERRUPTED: interrupt() ended the wait.
 class interrupted : public error {
 public:
@@ -161,11 +179,13 @@ struct failure {
     std::string text;
     toroni::loss loss; // for TORONI_LAPPED; else zeros
     std::optional<lost_messages> lost_on_the_way = {}; // for TORONI_LOST
+    std::optional<missing_value> missing = {};         // for TORONI_VALUE_MISSING
 
     // Throws it as an exception.
     [[noreturn]] void raise() const {
         if (status == TORONI_LAPPED) throw lapped(text, loss);
         if (status == TORONI_LOST && lost_on_the_way) throw lost(text, *lost_on_the_way);
+        if (status == TORONI_VALUE_MISSING && missing) throw value_missing(text, *missing);
         if (status == TORONI_INTERRUPTED) throw interrupted(text);
         if (status == TORONI_EXCLUSIVE) throw exclusive_error(text);
         if (status == TORONI_TAKEN) throw taken_error(text);
@@ -233,6 +253,7 @@ struct close {
     void operator()(toroni_router *handle) const noexcept { toroni_router_close(handle); }
     void operator()(toroni_stats *handle) const noexcept { toroni_stats_close(handle); }
     void operator()(toroni_topics *handle) const noexcept { toroni_topics_close(handle); }
+    void operator()(toroni_values *handle) const noexcept { toroni_values_close(handle); }
     void operator()(toroni_bus_list *handle) const noexcept { toroni_bus_list_close(handle); }
     void operator()(toroni_clean_report *handle) const noexcept { toroni_clean_report_close(handle); }
 };
@@ -241,7 +262,11 @@ template <typename T> using handle = std::unique_ptr<T, close>;
 
 // Call it directly after the call that failed, in the same thread.
 inline failure last_failure(int status, toroni::loss loss = {0, 0}) {
-    return failure{static_cast<toroni_status>(status), toroni_error_message(), loss, {}};
+    failure why{static_cast<toroni_status>(status), toroni_error_message(), loss, {}, {}};
+    toroni_missing last;
+    if (status == TORONI_VALUE_MISSING && toroni_last_missing(&last) == TORONI_OK && last.topic)
+        why.missing = missing_value{last.topic, last.sequence, last.length};
+    return why;
 }
 
 inline result<void> done(int status) {
@@ -367,6 +392,8 @@ struct open_options {
     std::uint32_t max_publishers = 0;
     std::uint32_t max_subscribers = 0;
     std::uint32_t max_arrivals = 0; // TORONI_NO_ARRIVALS: none
+    std::uint32_t retained_topics = 0; // TORONI_NO_RETAINED: none
+    std::uint64_t retained_bytes = 0;
     toroni::policy policy;
     std::uint32_t flags = 0;   // TORONI_FLAG_...
     std::uint32_t require = 0; // TORONI_REQUIRE_...
@@ -488,11 +515,43 @@ private:
     detail::handle<toroni_stats> handle_;
 };
 
-// What the ring holds of one topic.
+// What the ring holds of one topic, and its value: toroni_topic_info.
 struct topic_info {
     std::string name;
     std::uint64_t messages; // that can still be read
     std::uint64_t bytes;    // of the payloads of these messages
+    int value;              // TORONI_TOPIC_..., or -1
+    std::uint64_t value_sequence;
+    std::uint64_t value_bytes;
+    std::optional<std::chrono::system_clock::time_point> value_published; // std::nullopt if that is not known
+};
+
+// The value of a retained topic: a copy of its newest message. Its functions return what those of message do.
+class retained_message {
+public:
+    std::string_view topic() const noexcept { return topic_; }
+    bytes payload() const noexcept { return payload_; }
+    std::string_view text() const noexcept { return payload_; }
+    std::uint64_t sequence() const noexcept { return sequence_; }
+    std::uint64_t position() const noexcept { return position_; }
+    std::optional<std::chrono::system_clock::time_point> timestamp() const { return timestamp_; }
+    std::optional<toroni::origin> origin() const { return origin_; }
+    std::optional<std::uint64_t> number() const { return number_; }
+
+private:
+    friend class bus;
+    explicit retained_message(const toroni_value &content)
+        : topic_(content.topic), payload_(static_cast<const char *>(content.payload), content.payload_length),
+          sequence_(content.sequence), position_(content.position) {
+        if (content.flags & TORONI_MESSAGE_HAS_TIMESTAMP) timestamp_ = detail::time(content.timestamp_ns);
+        if (content.flags & TORONI_MESSAGE_HAS_ORIGIN) origin_ = detail::received(content.origin);
+        if (content.flags & TORONI_MESSAGE_HAS_NUMBER) number_ = content.number;
+    }
+    std::string topic_, payload_;
+    std::uint64_t sequence_, position_;
+    std::optional<std::chrono::system_clock::time_point> timestamp_;
+    std::optional<toroni::origin> origin_;
+    std::optional<std::uint64_t> number_;
 };
 
 // An opened bus. Any number of threads may use it at the same time.
@@ -515,6 +574,8 @@ public:
         given.max_publishers = options.max_publishers;
         given.max_subscribers = options.max_subscribers;
         given.max_arrivals = options.max_arrivals;
+        given.retained_topics = options.retained_topics;
+        given.retained_bytes = options.retained_bytes;
         given.policy = options.policy;
         given.flags = options.flags;
         given.require = options.require;
@@ -553,7 +614,47 @@ public:
         std::vector<topic_info> all;
         for (std::size_t i = 0; i < toroni_topics_count(taken); ++i) {
             const toroni_topic_info &one = *toroni_topics_at(taken, i);
-            all.push_back({one.name, one.messages, one.bytes});
+            all.push_back({one.name, one.messages, one.bytes, one.value, one.value_sequence, one.value_bytes,
+                           one.value_published_ns ? std::optional(detail::time(one.value_published_ns)) : std::nullopt});
+        }
+        return all;
+    }
+
+    // Returns the value of a topic, if it has one; see toroni_bus_retained. Throws value_missing.
+    std::optional<retained_message> retained(const std::string &topic) const {
+        return retained(topic, std::nothrow).value();
+    }
+    result<std::optional<retained_message>> retained(const std::string &topic, std::nothrow_t) const {
+        toroni_values *taken = nullptr;
+        const int status = toroni_bus_retained(handle_.get(), topic.c_str(), &taken);
+        if (status == TORONI_NO_MESSAGE) return std::optional<retained_message>();
+        if (status != TORONI_OK) return detail::last_failure(status);
+        const detail::handle<toroni_values> owner(taken);
+        return std::optional(retained_message(*toroni_values_at(taken, 0)));
+    }
+
+    // Returns the values of all topics that match a pattern, in the order of the bus. One that could not be read is an
+    // error in its place.
+    std::vector<result<retained_message>> retained_matching(const std::string &pattern) const {
+        return retained_matching(pattern, std::nothrow).value();
+    }
+    result<std::vector<result<retained_message>>> retained_matching(const std::string &pattern,
+                                                                    std::nothrow_t) const {
+        toroni_values *taken = nullptr;
+        const int status = toroni_bus_retained_matching(handle_.get(), pattern.c_str(), &taken);
+        if (status != TORONI_OK) return detail::last_failure(status);
+        const detail::handle<toroni_values> owner(taken);
+        std::vector<result<retained_message>> all;
+        for (std::size_t i = 0; i < toroni_values_count(taken); ++i) {
+            const toroni_value &one = *toroni_values_at(taken, i);
+            if (one.status == TORONI_OK) {
+                all.push_back(retained_message(one));
+                continue;
+            }
+            failure why{static_cast<toroni_status>(one.status), one.problem, {0, 0}, {}, {}};
+            if (one.status == TORONI_VALUE_MISSING)
+                why.missing = missing_value{one.topic, one.sequence, one.missing_length};
+            all.push_back(std::move(why));
         }
         return all;
     }
@@ -674,7 +775,20 @@ private:
 struct publisher_options {
     toroni::policy policy;
     bool to_descendants = false;
+    bool retained = false; // whether it declares the topic retained
 };
+
+namespace detail {
+
+inline toroni_publisher_options given(const publisher_options &options) {
+    toroni_publisher_options given = TORONI_PUBLISHER_OPTIONS_INIT;
+    given.policy = options.policy;
+    given.to_descendants = options.to_descendants;
+    given.retained = options.retained;
+    return given;
+}
+
+} // namespace detail
 
 // Publishes on one topic. Any number of threads may use it at the same time.
 class publisher {
@@ -685,9 +799,7 @@ public:
 
     static result<publisher> open(const bus &bus, const std::string &topic, const publisher_options &options,
                                   std::nothrow_t) {
-        toroni_publisher_options given = TORONI_PUBLISHER_OPTIONS_INIT;
-        given.policy = options.policy;
-        given.to_descendants = options.to_descendants;
+        const toroni_publisher_options given = detail::given(options);
         toroni_publisher *handle = nullptr;
         const int status = toroni_bus_publisher(bus.get(), topic.c_str(), &given, &handle);
         if (status != TORONI_OK) return detail::last_failure(status);
@@ -769,6 +881,23 @@ public:
         return detail::in_place(fill, [&](toroni_fill enter, void *context, std::uint64_t *sequence) {
             return toroni_publish_in_place(get(), size, within.ns(), enter, context, sequence);
         });
+    }
+
+    // Clears the value of the topic, which the publisher must have declared retained, and returns the sequence of that;
+    // see toroni_publisher_clear.
+    std::uint64_t clear() const { return clear(std::nothrow).value(); }
+    result<std::uint64_t> clear(std::nothrow_t) const {
+        std::uint64_t sequence = 0;
+        const int status = toroni_publisher_clear(get(), TORONI_FOREVER, &sequence);
+        return detail::sequence_of(status, sequence);
+    }
+
+    // Does what clear does. Returns std::nullopt if that was not possible within the limit.
+    std::optional<std::uint64_t> clear(limit within) const { return clear(within, std::nothrow).value(); }
+    result<std::optional<std::uint64_t>> clear(limit within, std::nothrow_t) const {
+        std::uint64_t sequence = 0;
+        const int status = toroni_publisher_clear(get(), within.ns(), &sequence);
+        return detail::sequence_unless(status, sequence);
     }
 
     // Returns the topic; "" if this object was moved from.
@@ -853,9 +982,7 @@ public:
         return this->topic(topic, options, std::nothrow).value();
     }
     result<exclusive_topic> topic(const std::string &topic, const publisher_options &options, std::nothrow_t) const {
-        toroni_publisher_options given = TORONI_PUBLISHER_OPTIONS_INIT;
-        given.policy = options.policy;
-        given.to_descendants = options.to_descendants;
+        const toroni_publisher_options given = detail::given(options);
         toroni_exclusive_topic *handle = nullptr;
         const int status = toroni_exclusive_open_topic(get(), topic.c_str(), &given, &handle);
         if (status != TORONI_OK) return detail::last_failure(status);
@@ -924,6 +1051,22 @@ public:
         return detail::in_place(fill, [&](toroni_fill enter, void *context, std::uint64_t *sequence) {
             return toroni_exclusive_publish_in_place(get(), topic.get(), size, within.ns(), enter, context, sequence);
         });
+    }
+
+    std::uint64_t clear(const exclusive_topic &topic) const { return clear(topic, std::nothrow).value(); }
+    result<std::uint64_t> clear(const exclusive_topic &topic, std::nothrow_t) const {
+        std::uint64_t sequence = 0;
+        const int status = toroni_exclusive_clear(get(), topic.get(), TORONI_FOREVER, &sequence);
+        return detail::sequence_of(status, sequence);
+    }
+
+    std::optional<std::uint64_t> clear(const exclusive_topic &topic, limit within) const {
+        return clear(topic, within, std::nothrow).value();
+    }
+    result<std::optional<std::uint64_t>> clear(const exclusive_topic &topic, limit within, std::nothrow_t) const {
+        std::uint64_t sequence = 0;
+        const int status = toroni_exclusive_clear(get(), topic.get(), within.ns(), &sequence);
+        return detail::sequence_unless(status, sequence);
     }
 
     // Returns the handle for the C functions. This object still owns it.
@@ -1008,6 +1151,12 @@ public:
         const int status = toroni_inlet_open_topic(get(), topic.c_str(), &handle);
         if (status != TORONI_OK) return detail::last_failure(status);
         return inlet_topic(handle);
+    }
+
+    // Declares a topic retained; see toroni_inlet_retain.
+    void retain(const inlet_topic &topic) const { retain(topic, std::nothrow).value(); }
+    result<void> retain(const inlet_topic &topic, std::nothrow_t) const {
+        return detail::done(toroni_inlet_retain(get(), topic.get()));
     }
 
     // Claims a stream for this inlet, and returns how far it has arrived. Throws taken_error if another inlet brings
@@ -1139,6 +1288,10 @@ public:
     std::uint64_t position() const noexcept { return content_.position; }
     std::uint64_t next_position() const noexcept { return content_.next_position; }
     bool to_descendants() const noexcept { return content_.flags & TORONI_MESSAGE_TO_DESCENDANTS; }
+    // Returns whether it is the value of its topic, and older than what the subscriber receives otherwise.
+    bool is_retained() const noexcept { return content_.flags & TORONI_MESSAGE_RETAINED; }
+    // Returns whether it is no message, but says that the value of its topic was cleared.
+    bool is_cleared() const noexcept { return content_.flags & TORONI_MESSAGE_CLEARED; }
     // Returns when the message was published, if its publisher uses timestamps.
     std::optional<std::chrono::system_clock::time_point> timestamp() const {
         if (!(content_.flags & TORONI_MESSAGE_HAS_TIMESTAMP)) return std::nullopt;
@@ -1172,6 +1325,7 @@ struct subscriber_options {
     int after_loss = TORONI_CONTINUE_OLDEST; // where it continues after lapped
     // It passes over messages whose timestamp is longer ago when it receives them. Without it: any age.
     std::optional<std::chrono::nanoseconds> max_age = {};
+    bool retained = false; // whether it first receives the values of retained topics
 };
 
 namespace detail {
@@ -1210,9 +1364,9 @@ protected:
 class subscriber;
 
 // A run of messages in place: their payloads are in the shared memory of the bus. Do not rely on anything read from a
-// payload until validate() has returned; see toroni_receive_in_place. The next call on the subscriber, except slot(),
-// ends the run; afterwards it can neither be validated nor iterated (TORONI_INVALID_ARGUMENT). It can be iterated once.
-// It must not outlive the subscriber.
+// payload until validate() has returned; see toroni_receive_in_place. The next call on the subscriber, except slot() and
+// is_current(), ends the run; afterwards it can neither be validated nor iterated (TORONI_INVALID_ARGUMENT). It can be
+// iterated once. It must not outlive the subscriber.
 class run {
 public:
     class iterator : public detail::message_iterator<iterator, toroni_subscriber> {
@@ -1260,7 +1414,7 @@ private:
         return toroni_subscriber_run_number(subscriber) != number;
     }
     static failure over() {
-        return {TORONI_INVALID_ARGUMENT, "the run is over: another call on its subscriber has ended it", {0, 0}, {}};
+        return {TORONI_INVALID_ARGUMENT, "the run is over: another call on its subscriber has ended it", {0, 0}, {}, {}};
     }
     toroni_subscriber *subscriber_;
     toroni_message first_;
@@ -1270,15 +1424,15 @@ private:
 // Receives the messages that match its patterns. It belongs to one thread at a time.
 //
 // It is a range of messages (in C++20, a std::ranges::input_range). The range waits for each message, and ends when
-// the subscriber is interrupted or the bus is removed. It throws all other errors, including lapped and lost;
-// messages(on_loss, on_lost) returns a range that calls functions instead of throwing these.
+// the subscriber is interrupted or the bus is removed. It throws all other errors, including lapped, lost and
+// value_missing; messages(on_loss, on_lost, on_missing) returns a range that calls functions instead of throwing these.
 class subscriber {
 public:
     // Subscribes to one pattern, or with options.
     subscriber(const bus &bus, const std::string &pattern)
         : subscriber(bus, subscriber_options{
                               {pattern}, TORONI_START_LATEST, TORONI_WAIT_BACKOFF, 0, 0, true, false, {},
-                              TORONI_CONTINUE_OLDEST, {}}) {}
+                              TORONI_CONTINUE_OLDEST, {}, false}) {}
     subscriber(const bus &bus, const subscriber_options &options)
         : subscriber(open(bus, options, std::nothrow).value()) {}
 
@@ -1296,6 +1450,7 @@ public:
         given.local_only = options.local_only;
         given.name = detail::or_null(options.name);
         given.after_loss = options.after_loss;
+        given.retained = options.retained;
         // The C library takes 0 for any age.
         if (options.max_age) given.max_age_ns = std::max<std::int64_t>(options.max_age->count(), 1);
         toroni_subscriber *handle = nullptr;
@@ -1310,8 +1465,8 @@ public:
         return detail::done(toroni_subscriber_add_pattern(get(), pattern.c_str()));
     }
 
-    // Waits for the next message and returns it. Throws lapped or lost if messages are missing, and interrupted after
-    // interrupt().
+    // Waits for the next message and returns it. Throws lapped or lost if messages are missing, value_missing if a value
+    // is, and interrupted after interrupt().
     message receive() {
         toroni_message content;
         if (const int status = toroni_receive(get(), &content); status != TORONI_OK) why(status).raise();
@@ -1365,10 +1520,11 @@ public:
     }
 
 private:
-    // What a range calls instead of throwing lapped and lost. They may be empty.
+    // What a range calls instead of throwing lapped, lost and value_missing. They may be empty.
     struct loss_handlers {
         std::function<void(loss)> on_loss;
         std::function<void(const lost_messages &)> on_lost;
+        std::function<void(const missing_value &)> on_missing;
     };
 
 public:
@@ -1395,13 +1551,14 @@ public:
                 if (status == TORONI_LAPPED && handlers_ && handlers_->on_loss) handlers_->on_loss(failed.loss);
                 else if (failed.lost_on_the_way && handlers_ && handlers_->on_lost)
                     handlers_->on_lost(*failed.lost_on_the_way);
+                else if (failed.missing && handlers_ && handlers_->on_missing) handlers_->on_missing(*failed.missing);
                 else failed.raise();
             }
         }
         const loss_handlers *handlers_ = nullptr;
     };
 
-    // The range that messages(on_loss, on_lost) returns.
+    // The range that messages(on_loss, on_lost, on_missing) returns.
     class stream {
     public:
         iterator begin() { return {subscriber_, &handlers_}; }
@@ -1418,9 +1575,10 @@ public:
     iterator begin() { return {this, nullptr}; }
     iterator end() { return {nullptr, nullptr}; }
     // Returns a range of messages that calls `on_loss` instead of throwing lapped, and then continues. If `on_lost` is
-    // given, it calls that instead of throwing lost.
-    stream messages(std::function<void(loss)> on_loss, std::function<void(const lost_messages &)> on_lost = {}) {
-        return {this, {std::move(on_loss), std::move(on_lost)}};
+    // given, it calls that instead of throwing lost; and `on_missing` instead of throwing value_missing.
+    stream messages(std::function<void(loss)> on_loss, std::function<void(const lost_messages &)> on_lost = {},
+                    std::function<void(const missing_value &)> on_missing = {}) {
+        return {this, {std::move(on_loss), std::move(on_lost), std::move(on_missing)}};
     }
 
     // Ends the call that waits for a message; see toroni_subscriber_interrupt. Any thread and any signal handler may
@@ -1454,6 +1612,9 @@ public:
         return sequence == TORONI_NO_SEQUENCE ? std::nullopt : std::optional<std::uint64_t>(sequence);
     }
 
+    // Returns whether it has received all values that it asked for (subscriber_options::retained), so that what it
+    // receives next is new. False if this object was moved from.
+    bool is_current() const { return toroni_subscriber_is_current(get()) != 0; }
     // Returns the number of the slot; TORONI_NO_SLOT if this object was moved from.
     std::uint32_t slot() const { return toroni_subscriber_slot(get()); }
     // Returns what happened to the subscriber so far.

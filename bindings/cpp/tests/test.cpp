@@ -410,6 +410,143 @@ void losses_from_elsewhere_are_thrown_or_handled() {
     CHECK(thrown_by<std::logic_error>([&] { router.poll(); }).what() == std::string("second"));
 }
 
+// Overwrites the whole ring, of 64 KiB.
+void lap(const toroni::bus &bus) {
+    const toroni::publisher noise(bus, "noise");
+    const std::array<char, 1000> payload{};
+    for (int i = 0; i < 100; ++i) noise.publish(payload);
+}
+
+toroni::bus small_bus(const std::string &name, std::uint32_t topics = 0, std::uint64_t bytes = 0) {
+    toroni::open_options options;
+    options.capacity = 1 << 16;
+    options.policy = toroni::policy::overwrite();
+    options.retained_topics = topics;
+    options.retained_bytes = bytes;
+    return open_bus(name, options);
+}
+
+toroni::subscriber asking(const toroni::bus &bus, const std::string &pattern) {
+    toroni::subscriber_options options;
+    options.patterns = {pattern};
+    options.retained = true;
+    return {bus, options};
+}
+
+void values_come_before_the_stream() {
+    const toroni::bus bus = small_bus("values");
+    toroni::publisher_options retained;
+    retained.retained = true;
+    const toroni::publisher publisher(bus, "a", retained), plain(bus, "a");
+    CHECK(!bus.retained("a") && !*bus.retained("unknown", std::nothrow));
+    publisher.publish("1");
+    publisher.publish("2");
+    lap(bus);
+    auto late = asking(bus, "a"), in_place = asking(bus, "a");
+    CHECK(!late.is_current());
+    const auto value = late.receive();
+    CHECK(value.text() == "2" && value.is_retained() && !value.is_cleared() && late.is_current());
+    CHECK(in_place.receive_in_place().front().is_retained());
+    publisher.publish("3");
+    CHECK(publisher.clear() == 103 && publisher.clear(1h) == 104 && *publisher.clear(std::nothrow) == 105);
+    CHECK(**publisher.clear(1h, std::nothrow) == 106);
+    CHECK(thrown_by<toroni::error>([&] { plain.clear(); }).status() == TORONI_NOT_RETAINED);
+    CHECK(plain.clear(1h, std::nothrow).error().status == TORONI_NOT_RETAINED);
+    CHECK(late.receive().text() == "3");
+    const auto cleared = late.receive();
+    CHECK(cleared.is_cleared() && !cleared.is_retained() && cleared.topic() == "a" && cleared.sequence() == 103);
+    CHECK(in_place.receive_in_place().front().text() == "3");
+    CHECK(in_place.receive_in_place().front().is_cleared());
+    CHECK(!bus.retained("a"));
+    const auto late_one = std::move(late);
+    CHECK(!late.is_current() && late_one.is_current());
+
+    toroni::exclusive_publisher exclusive(bus);
+    const auto topic = exclusive.topic("b", retained);
+    exclusive.publish(topic, "alone");
+    CHECK(bus.retained("b").value().text() == "alone");
+    CHECK(exclusive.clear(topic) == 108 && exclusive.clear(topic, 1h) == 109);
+    CHECK(*exclusive.clear(topic, std::nothrow) == 110 && **exclusive.clear(topic, 1h, std::nothrow) == 111);
+    CHECK(!bus.retained("b"));
+    const auto other = exclusive.topic("b");
+    CHECK(thrown_by<toroni::error>([&] { exclusive.clear(other); }).status() == TORONI_NOT_RETAINED);
+    CHECK(thrown_by<toroni::exclusive_error>([&] { toroni::publisher(bus, "c", retained); }).status() ==
+          TORONI_EXCLUSIVE);
+}
+
+void values_are_read_without_a_subscriber() {
+    toroni::open_options options;
+    options.flags = TORONI_FLAG_TIMESTAMPS;
+    const toroni::bus bus = open_bus("read", options);
+    toroni::publisher_options retained;
+    retained.retained = true;
+    toroni::publisher(bus, "a/2", retained).publish("");
+    toroni::publisher(bus, "a/1", retained).publish("first");
+    toroni::publisher(bus, "b");
+    const toroni::inlet inlet(bus), another(bus);
+    const auto topic = inlet.topic("a/3");
+    inlet.retain(topic);
+    CHECK(another.retain(topic, std::nothrow).error().status == TORONI_FOREIGN_TOPIC);
+    toroni::entry entry(topic, "1.5");
+    entry.origin = toroni::origin{7, 1, 2, 9};
+    entry.number = 12;
+    inlet.publish({entry});
+    const auto all = bus.retained_matching("a/*");
+    CHECK(all.size() == 3 && all[0]->topic() == "a/2" && all[0]->payload().empty() && all[0]->sequence() == 0);
+    CHECK(all[0]->timestamp() && !all[0]->origin() && !all[0]->number());
+    CHECK(all[1]->topic() == "a/1" && all[1]->text() == "first" && all[1]->position() > 0);
+    CHECK(all[2]->text() == "1.5" && all[2]->origin() == entry.origin && all[2]->number() == 12);
+    CHECK(bus.retained_matching("//", std::nothrow).error().status == TORONI_INVALID_PATTERN);
+    CHECK(bus.retained("//", std::nothrow).error().status == TORONI_INVALID_TOPIC);
+    const auto topics = bus.topics();
+    CHECK(topics.size() == 4 && topics[0].value == TORONI_TOPIC_KEPT && topics[0].value_sequence == 1);
+    CHECK(topics[0].value_bytes == 5 && topics[0].value_published == all[1]->timestamp());
+    CHECK(topics[3].value == TORONI_TOPIC_NOT_RETAINED && !topics[3].value_published);
+    CHECK(bus.stats().bus().retained_topics == 3);
+    options.retained_topics = TORONI_NO_RETAINED;
+    const toroni::bus without = open_bus("without", options);
+    CHECK(thrown_by<toroni::error>([&] { without.retained("a"); }).status() == TORONI_NO_VALUES);
+    CHECK(thrown_by<toroni::error>([&] { asking(without, "a"); }).status() == TORONI_NO_VALUES);
+    toroni::bus moved = open_bus("read");
+    const toroni::bus to = std::move(moved);
+    CHECK(moved.retained("a", std::nothrow).error().status == TORONI_INVALID_ARGUMENT);
+    CHECK(moved.retained_matching("a", std::nothrow).error().status == TORONI_INVALID_ARGUMENT);
+}
+
+void a_missing_value_is_thrown_or_handled() {
+    const toroni::bus bus = small_bus("without_room", 3, 4096);
+    toroni::publisher_options retained;
+    retained.retained = true;
+    const toroni::publisher publisher(bus, "a", retained), plain(bus, "a");
+    const std::array<char, 1020> payload{};
+    CHECK(publisher.publish(payload, std::nothrow).error().status == TORONI_VALUE_TOO_LONG);
+    const auto sequence = plain.publish(payload);
+    lap(bus);
+    const auto is_it = [&](const toroni::missing_value &value) {
+        return value.topic == "a" && value.sequence == sequence && value.length == 1020;
+    };
+    const auto thrown = thrown_by<toroni::value_missing>([&] { bus.retained("a"); });
+    CHECK(thrown.status() == TORONI_VALUE_MISSING && is_it(thrown.value()) && std::strstr(thrown.what(), "1020 bytes"));
+    CHECK(is_it(bus.retained("a", std::nothrow).error().missing.value()));
+    const auto all = bus.retained_matching("**");
+    CHECK(all.size() == 1 && !all[0] && is_it(all[0].error().missing.value()));
+    CHECK(thrown_by<toroni::value_missing>([&] { (void)all[0].value(); }).what() == all[0].error().text);
+    CHECK(bus.stats().bus().missing_values == 1 && bus.topics()[0].value == TORONI_TOPIC_MISSING);
+    CHECK(bus.topics()[0].value_bytes == 1020 && bus.topics()[0].value_sequence == sequence);
+    auto subscriber = asking(bus, "*"), ranged = asking(bus, "*"), in_place = asking(bus, "*");
+    CHECK(is_it(thrown_by<toroni::value_missing>([&] { subscriber.receive(); }).value()));
+    CHECK(is_it(in_place.receive_in_place(std::nothrow).error().missing.value()));
+    CHECK(!subscriber.try_receive());
+    toroni::publisher(bus, "end").publish("");
+    CHECK(subscriber.receive().topic() == "end");
+    int missing = 0;
+    const auto on_missing = [&](const toroni::missing_value &value) { missing += is_it(value); };
+    for (const toroni::message message : ranged.messages({}, {}, on_missing)) {
+        CHECK(message.topic() == "end" && missing == 1);
+        break;
+    }
+}
+
 void an_inlet_waits_with_a_limit() {
     toroni::open_options options;
     options.capacity = 1 << 16;
@@ -899,6 +1036,9 @@ int main() {
         {"an_exclusive_publisher_waits_with_a_limit", an_exclusive_publisher_waits_with_a_limit},
         {"an_inlet_publishes_what_comes_from_elsewhere", an_inlet_publishes_what_comes_from_elsewhere},
         {"losses_from_elsewhere_are_thrown_or_handled", losses_from_elsewhere_are_thrown_or_handled},
+        {"values_come_before_the_stream", values_come_before_the_stream},
+        {"values_are_read_without_a_subscriber", values_are_read_without_a_subscriber},
+        {"a_missing_value_is_thrown_or_handled", a_missing_value_is_thrown_or_handled},
         {"an_inlet_waits_with_a_limit", an_inlet_waits_with_a_limit},
         {"an_inlet_can_wait_less_than_the_bus_says", an_inlet_can_wait_less_than_the_bus_says},
         {"publishers_learn_the_sequences_of_their_messages", publishers_learn_the_sequences_of_their_messages},

@@ -30,16 +30,27 @@ fn publish(arguments: &[String]) -> Result<(), Box<dyn Error>> {
         count => count,
     };
     let bus = BusConfig::new().open_existing(bus)?;
+    let (is_retained, mode) = match mode.strip_prefix("retained-") {
+        Some(mode) => (true, mode),
+        None => (false, mode.as_str()),
+    };
     if mode == "inlet" {
-        return bring(&bus, topic, &messages, wanted);
+        return bring(&bus, topic, is_retained, &messages, wanted);
     }
     let (sender, mode) = match mode.strip_prefix("exclusive-") {
         Some(mode) => {
             let exclusive = bus.exclusive()?;
-            let topic = exclusive.topic(topic)?;
+            let mut topic = exclusive.topic(topic)?;
+            if is_retained {
+                topic = exclusive.retained(topic)?;
+            }
             (Sender::Exclusive(exclusive, topic), mode)
         }
-        None => (Sender::Shared(bus.publisher(topic)?), mode.as_str()),
+        None => {
+            let publisher = bus.publisher(topic)?;
+            let publisher = if is_retained { publisher.retained()? } else { publisher };
+            (Sender::Shared(publisher), mode)
+        }
     };
     wait_for_go()?;
     let mut number = 0;
@@ -58,7 +69,7 @@ fn publish(arguments: &[String]) -> Result<(), Box<dyn Error>> {
         }
         let message = messages.message(number);
         match mode {
-            "one" => _ = sender.publish(&message, Limit::Policy)?,
+            "one" | "clear" => _ = sender.publish(&message, Limit::Policy)?,
             "try" => loop {
                 match sender.publish(&message, Limit::Try) {
                     Ok(_) => break,
@@ -71,11 +82,14 @@ fn publish(arguments: &[String]) -> Result<(), Box<dyn Error>> {
             "in-place" => sender.publish_in_place(&message)?,
             "numbered" => println!("sequence\t{}", sender.publish(&message, Limit::Policy)?),
             _ => {
-                let modes = "one, try, batch, burst, in-place, numbered, or one of these after exclusive-, or inlet";
+                let modes = "one, try, batch, burst, in-place, numbered, clear, or one of these after exclusive-, or inlet; or one of all these after retained-";
                 return Err(format!("MODE is {modes}").into());
             }
         }
         number += 1;
+    }
+    if mode == "clear" {
+        println!("cleared\t{}", sender.clear()?);
     }
     println!("published\t{number}");
     Ok(())
@@ -85,9 +99,18 @@ fn publish(arguments: &[String]) -> Result<(), Box<dyn Error>> {
 const FIRST: u64 = 10;
 
 /// Publishes with an inlet, each message twice.
-fn bring(bus: &Bus, topic: &str, messages: &Messages, wanted: u64) -> Result<(), Box<dyn Error>> {
+fn bring(
+    bus: &Bus,
+    topic: &str,
+    is_retained: bool,
+    messages: &Messages,
+    wanted: u64,
+) -> Result<(), Box<dyn Error>> {
     let inlet = bus.inlet()?;
     let topic = inlet.topic(topic)?;
+    if is_retained {
+        inlet.retain(&topic)?;
+    }
     let source = u32::try_from(messages.id)?;
     let lost = Lost {
         from: Origin { source, series: 1, stream: 2, number: 0 },
@@ -134,6 +157,13 @@ impl Sender {
         match self {
             Self::Shared(publisher) => publisher.publish_within(message, limit),
             Self::Exclusive(exclusive, topic) => exclusive.publish(topic, message, limit),
+        }
+    }
+
+    fn clear(&self) -> Result<u64, PublishError> {
+        match self {
+            Self::Shared(publisher) => publisher.clear(Limit::Policy),
+            Self::Exclusive(exclusive, topic) => exclusive.clear(topic, Limit::Policy),
         }
     }
 

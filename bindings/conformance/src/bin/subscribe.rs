@@ -26,16 +26,28 @@ fn subscribe(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     if mode == "newest" {
         builder = builder.after_loss(Continue::Newest).max_age(Duration::from_secs(3600));
     }
-    let mut subscriber = builder.build()?;
+    let (asks, mode) = match mode.strip_prefix("retained-") {
+        Some(mode) => (true, mode),
+        None => (false, mode.as_str()),
+    };
+    let mut subscriber = builder.retained(asks).build()?;
     wait_for_go()?;
     let mut left: u64 = count.parse()?;
+    let mut was_current = !asks;
     while left > 0 {
+        if !was_current && subscriber.is_current() {
+            println!("current");
+            was_current = true;
+        }
         if let Err(error) = receive(&mut subscriber, mode, &mut left) {
             match error.downcast_ref() {
                 Some(ReceiveError::Lapped { lost_messages, lost_bytes }) => {
                     println!("lost\t{lost_messages}\t{lost_bytes}");
                 }
                 Some(ReceiveError::Lost(lost)) => println!("{}", gone(lost)),
+                Some(ReceiveError::ValueMissing { topic, sequence, length }) => {
+                    println!("missing\t{sequence}\t{topic}\t{length}");
+                }
                 _ => return Err(error),
             }
         }
@@ -64,11 +76,16 @@ fn receive(subscriber: &mut Subscriber, mode: &str, left: &mut u64) -> Result<()
             subscriber.try_receive()?
         }
         "in-place" => return receive_in_place(subscriber, left),
-        _ => return Err("MODE is receive, timeout, in-place, descriptor, hold or newest".into()),
+        _ => {
+            let modes =
+                "receive, timeout, in-place or descriptor, also after retained-, or hold or newest";
+            return Err(format!("MODE is {modes}").into());
+        }
     };
     if let Some(message) = message {
+        let what = what(message.is_retained(), message.is_cleared());
         let from = from_elsewhere(message.origin(), message.number());
-        show(message.sequence(), message.topic(), message.payload(), &from, left);
+        show(what, message.sequence(), message.topic(), message.payload(), &from, left);
     } else if mode == "descriptor" {
         poll(&mut [PollFd::new(&*subscriber, PollFlags::IN)], None)?;
     }
@@ -80,7 +97,8 @@ fn receive_in_place(subscriber: &mut Subscriber, left: &mut u64) -> Result<(), B
         let payload = message.payload().to_vec();
         let from = from_elsewhere(message.origin(), message.number());
         message.validate()?;
-        show(message.sequence(), message.topic(), &payload, &from, left);
+        let what = what(message.is_retained(), message.is_cleared());
+        show(what, message.sequence(), message.topic(), &payload, &from, left);
         if *left == 0 {
             break;
         }
@@ -91,7 +109,7 @@ fn receive_in_place(subscriber: &mut Subscriber, left: &mut u64) -> Result<(), B
 fn receive_and_hold(subscriber: &mut Subscriber, left: &mut u64) -> Result<(), Box<dyn Error>> {
     let message = subscriber.receive()?;
     let (sequence, from) = (message.sequence(), from_elsewhere(message.origin(), message.number()));
-    show(sequence, message.topic(), message.payload(), &from, left);
+    show("message", sequence, message.topic(), message.payload(), &from, left);
     subscriber.hold(sequence.saturating_sub(20))?;
     Ok(())
 }
@@ -103,7 +121,15 @@ fn show_held(subscriber: &Subscriber) {
     }
 }
 
-fn show(sequence: u64, topic: &str, payload: &[u8], from: &str, left: &mut u64) {
-    println!("message\t{sequence}\t{topic}\t{}\t{:016x}\t{from}", payload.len(), hash(payload));
+fn what(is_retained: bool, is_cleared: bool) -> &'static str {
+    match (is_retained, is_cleared) {
+        (_, true) => "cleared",
+        (true, false) => "value",
+        (false, false) => "message",
+    }
+}
+
+fn show(what: &str, sequence: u64, topic: &str, payload: &[u8], from: &str, left: &mut u64) {
+    println!("{what}\t{sequence}\t{topic}\t{}\t{:016x}\t{from}", payload.len(), hash(payload));
     *left = if topic == "end" { 0 } else { *left - 1 };
 }

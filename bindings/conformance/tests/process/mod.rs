@@ -44,6 +44,7 @@ fn program(language: Language, role: &str) -> Result<Command, &'static str> {
         Language::Rust => Command::new(match role {
             "publish" => env!("CARGO_BIN_EXE_conformance-publish"),
             "subscribe" => env!("CARGO_BIN_EXE_conformance-subscribe"),
+            "get" => env!("CARGO_BIN_EXE_conformance-get"),
             _ => env!("CARGO_BIN_EXE_conformance-observe"),
         }),
         Language::C => Command::new(folder_of_c?.join(format!("conformance_{role}_c"))),
@@ -96,6 +97,31 @@ impl Fixture {
         let mut command = self.command(language, "publish");
         command.args([bus, topic, &id.to_string(), &count.to_string(), &size.to_string(), mode]);
         Process::start(format!("{language:?} publish {mode}"), command)
+    }
+
+    /// The lines that the program `get` writes.
+    pub(crate) fn get(
+        &self,
+        language: Language,
+        bus: &str,
+        topic: &str,
+        pattern: &str,
+    ) -> Vec<String> {
+        let output = self.command(language, "get").args([bus, topic, pattern]).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{language:?} get: {error}");
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    /// What the program `publish` writes to stderr, which it ends with.
+    pub(crate) fn refused(&self, language: Language, arguments: [&str; 6]) -> String {
+        let mut command = self.command(language, "publish");
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut refused = command.spawn().unwrap();
+        refused.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        let output = refused.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{language:?} {arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
     }
 
     pub(crate) fn subscribe(
