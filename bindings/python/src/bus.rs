@@ -30,6 +30,9 @@ use toroni::{BusConfig, OpenError};
 /// max_publishers, max_subscribers: 1 to 1024 at the same time; default 128
 /// max_arrivals: for how many streams from elsewhere the bus keeps track of what has arrived, at most 65536; default
 ///     256; only an Inlet needs them
+/// retained: for how many topics the bus keeps the newest message, at most 4096, and how many bytes those take together:
+///     a tuple; the bytes are a multiple of 4096, at most 4 GiB; default (512, 448 << 10). One message takes a quarter of
+///     the bytes at most, and each topic has room for two of its longest. (0, 0) keeps none
 /// policy: what publishers do about slow subscribers: a Policy, "overwrite", "wait" or "wait:forever"; default
 ///     "wait", which is Policy.wait(0.1)
 /// lock: how publishers exclude one another: "lease" or "robust"; default "lease"
@@ -121,18 +124,28 @@ impl Bus {
     /// Makes a publisher for a topic, which is a path such as plant/boiler/temperature. With to_descendants, its
     /// messages also go to subscribers of everything below the topic. policy is written as for Bus, and can only
     /// wait less than the policy of the bus.
-    #[pyo3(signature = (topic, *, to_descendants=false, policy=None))]
+    ///
+    /// With retained, the bus keeps the newest message of the topic from now on, by any publisher: its value. A subscriber
+    /// with retained=True receives it first, however late it comes, and Bus.retained returns it. The topic stays retained
+    /// as long as the bus exists. Raises NoValues if the bus was created without room for values, and TooManyRetained if
+    /// it can retain no other topic.
+    #[pyo3(signature = (topic, *, to_descendants=false, policy=None, retained=false))]
     fn publisher(
         &self,
         py: Python<'_>,
         topic: &str,
         to_descendants: bool,
         policy: Option<&Bound<'_, PyAny>>,
+        retained: bool,
     ) -> PyResult<Publisher> {
         let policy = policy.map(|policy| settings::policy("policy", policy)).transpose()?;
         let bus = self.handle(py)?;
         let made = py.detach(|| bus.publisher(topic));
-        let publisher = made.map_err(|error| errors::on_publisher(py, &error))?;
+        let mut publisher = made.map_err(|error| errors::on_publisher(py, &error))?;
+        if retained {
+            let answer = py.detach(|| publisher.retained());
+            publisher = answer.map_err(|error| errors::on_retain(py, &error))?;
+        }
         let publisher = publisher.to_descendants(to_descendants);
         let bus_policy = self.policy(py, &bus)?;
         Publisher::made(py, publisher, bus_policy, policy)
@@ -184,8 +197,13 @@ impl Bus {
     ///     or "newest", with the newest one that matches; Lapped counts all that it passes over
     /// max_age: seconds; messages whose timestamp is longer ago when they are received are passed over, and counted as
     ///     stale by stats(). Those without a timestamp are received. None: any age
+    /// retained: whether it first receives the values of the topics that match: of each retained topic the newest message
+    ///     that was published before the subscriber begins, of any age. They come in the order of the bus, and then the
+    ///     stream follows, without a gap and without a duplicate. After Lapped, the values come that changed within the
+    ///     loss. Message.is_retained distinguishes values, and Subscriber.is_current says when all were received. The
+    ///     subscriber also receives a message that is_cleared when a value is cleared
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments in Python")]
-    #[pyo3(signature = (*patterns, start=None, gating=true, name=None, wait="backoff", local_only=false, after_loss="oldest", max_age=None))]
+    #[pyo3(signature = (*patterns, start=None, gating=true, name=None, wait="backoff", local_only=false, after_loss="oldest", max_age=None, retained=false))]
     fn subscribe(
         &self,
         py: Python<'_>,
@@ -197,10 +215,12 @@ impl Bus {
         local_only: bool,
         after_loss: &str,
         max_age: Option<f64>,
+        retained: bool,
     ) -> PyResult<Subscriber> {
         let wait = settings::wait(py, wait)?;
         let mut builder =
             self.handle(py)?.subscriber().gating(gating).wait(wait).local_only(local_only);
+        builder = builder.retained(retained);
         for argument in patterns {
             for pattern in settings::strings("a pattern", &argument)? {
                 builder = builder.pattern(pattern);
@@ -220,13 +240,49 @@ impl Bus {
         Subscriber::made(py, made.map_err(|error| errors::on_subscriber(py, &error))?)
     }
 
-    /// Makes a router: one subscriber with many handlers. It takes the options of subscribe.
+    /// Makes a router: one subscriber with many handlers. It takes the options of subscribe, except retained.
     #[pyo3(signature = (**options))]
     fn router(slf: &Bound<'_, Self>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Py<PyAny>> {
         static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
         let py = slf.py();
+        if options.is_some_and(|options| options.contains("retained").unwrap_or(false)) {
+            let message = "a router has no patterns when it subscribes, so it cannot begin with values: use Bus.subscribe with retained=True";
+            return Err(errors::invalid(py, message.to_owned()));
+        }
         let subscriber = slf.call_method("subscribe", (), options)?;
         Ok(CLASS.import(py, "toroni._router", "Router")?.call1((subscriber,))?.unbind())
+    }
+
+    /// Returns the value of a topic, a toroni.RetainedMessage: its newest message since a publisher declared it with
+    /// retained=True. Returns None if the topic is not retained, has no value yet, or if that was cleared. Raises
+    /// ValueMissing if there is a value but the bus had no room for it, and NoValues if the bus keeps none.
+    ///
+    /// It reads without subscribing, and waits for no publisher. After this thread has received a message of the topic, it
+    /// returns that one or a newer one.
+    fn retained<'py>(&self, py: Python<'py>, topic: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let bus = self.handle(py)?;
+        let answer =
+            py.detach(|| bus.retained(topic)).map_err(|error| errors::on_retained(py, &error))?;
+        answer.map(|message| stats::of_retained_message(py, &message)).transpose()
+    }
+
+    /// Returns a list of the values of all topics that match a pattern, in the order of the bus. A value that cannot be read
+    /// is an exception in its place, such as a ValueMissing; raise it, or go to the next one. See Bus.retained.
+    fn retained_matching<'py>(
+        &self,
+        py: Python<'py>,
+        pattern: &str,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let bus = self.handle(py)?;
+        let answer = py.detach(|| bus.retained_matching(pattern));
+        let values = answer.map_err(|error| errors::on_retained(py, &error))?;
+        let converted = values.iter().map(|value| match value {
+            Ok(message) => stats::of_retained_message(py, message),
+            Err(error) => {
+                Ok(errors::on_retained(py, error).into_value(py).into_bound(py).into_any())
+            }
+        });
+        converted.collect()
     }
 
     /// Returns a snapshot of the bus, a toroni.BusStats. What this process may not read is None.
@@ -324,6 +380,10 @@ pub(crate) fn configuration(
             "max_publishers" => config.max_publishers(settings::integer(&name, &value)?),
             "max_subscribers" => config.max_subscribers(settings::integer(&name, &value)?),
             "max_arrivals" => config.max_arrivals(settings::integer(&name, &value)?),
+            "retained" => {
+                let (topics, bytes) = settings::retained(&name, &value)?;
+                config.retained(topics, bytes)
+            }
             "policy" => config.policy(settings::policy(&name, &value)?),
             "lock" => config.lock(settings::lock(&name, &value)?),
             "notify" => config.notify(settings::notify(&name, &value)?),

@@ -7,7 +7,7 @@ use pyo3::types::PyType;
 use std::io;
 use toroni::{
     DirectoryError, ExclusiveError, FileError, HoldError, OpenError, PatternError, PublishError,
-    PublisherError, ReceiveError, SubscriberError,
+    PublisherError, ReceiveError, RetainError, RetainedError, SubscriberError,
 };
 use toroni_net::direct::{DirectError, SendError};
 use toroni_net::endpoint::EndpointError;
@@ -158,6 +158,7 @@ pub(crate) fn on_subscriber(py: Python<'_>, error: &SubscriberError) -> PyErr {
         | SubscriberError::NotAPosition { .. }
         | SubscriberError::PositionAhead { .. }
         | SubscriberError::SequenceAhead { .. } => class!(py, "Invalid"),
+        SubscriberError::NoValues => class!(py, "NoValues"),
         SubscriberError::PositionLost { oldest, .. }
         | SubscriberError::SequenceLost { oldest, .. } => {
             return overwritten(py, message, *oldest);
@@ -198,6 +199,17 @@ pub(crate) fn on_publish(py: Python<'_>, error: &PublishError) -> PyErr {
         PublishError::TooLong { length, limit } => {
             return made(class!(py, "TooLong"), (message, *length, *limit));
         }
+        PublishError::ValueTooLong { length, limit } => {
+            return made(class!(py, "ValueTooLong"), (message, *length, *limit));
+        }
+        PublishError::RetainedFull { limit } => {
+            return made(class!(py, "RetainedFull"), (message, *limit));
+        }
+        PublishError::NotRetained => {
+            let message =
+                "this handle has not declared its topic retained: make it with retained=True";
+            return made(class!(py, "NotRetained"), (message,));
+        }
         PublishError::Exclusive { name, pid } => return exclusive(py, message, name, *pid),
         PublishError::Taken { from_source, series, name, pid } => {
             return made(class!(py, "Taken"), (message, name, *pid, *from_source, *series));
@@ -217,6 +229,47 @@ pub(crate) fn on_publish(py: Python<'_>, error: &PublishError) -> PyErr {
         _ => class!(py, "Error"),
     };
     made(class, (message,))
+}
+
+#[cold]
+pub(crate) fn on_retain(py: Python<'_>, error: &RetainError) -> PyErr {
+    let message = error.to_string();
+    let limit = match error {
+        RetainError::Publish(error) => return on_publish(py, error),
+        RetainError::NoValues => return made(class!(py, "NoValues"), (message,)),
+        RetainError::TooManyTopics { limit } | RetainError::TooManyRetained { limit } => {
+            Some(*limit)
+        }
+        _ => None,
+    };
+    made(class!(py, "TooManyRetained"), (message, limit))
+}
+
+#[cold]
+pub(crate) fn on_retained(py: Python<'_>, error: &RetainedError) -> PyErr {
+    let message = error.to_string();
+    let class = match error {
+        RetainedError::File(error) => return on_file(py, error),
+        RetainedError::Missing { topic, sequence, length } => {
+            return value_missing(py, message, topic, *sequence, *length);
+        }
+        RetainedError::Topic(_) | RetainedError::Pattern(_) => class!(py, "Invalid"),
+        RetainedError::NoValues => class!(py, "NoValues"),
+        RetainedError::Corrupt(_) => class!(py, "Corrupt"),
+        _ => class!(py, "Error"),
+    };
+    made(class, (message,))
+}
+
+#[cold]
+fn value_missing(
+    py: Python<'_>,
+    message: String,
+    topic: &str,
+    sequence: u64,
+    length: u64,
+) -> PyErr {
+    made(class!(py, "ValueMissing"), (message, topic, sequence, length))
 }
 
 #[cold]
@@ -262,6 +315,9 @@ pub(crate) fn on_receive(py: Python<'_>, error: &ReceiveError) -> PyErr {
         ReceiveError::Lost(lost) => {
             return inlet::arguments_of_lost(py, lost, message)
                 .map_or_else(|error| error, |arguments| made(class!(py, "Lost"), arguments));
+        }
+        ReceiveError::ValueMissing { topic, sequence, length } => {
+            return value_missing(py, message, topic, *sequence, *length);
         }
         ReceiveError::Os { source, .. } => return system(py, source, message),
         ReceiveError::Interrupted => class!(py, "Interrupted"),

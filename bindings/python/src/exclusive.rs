@@ -46,18 +46,26 @@ impl ExclusivePublisher {
 
     /// Makes a topic to publish on, which is a path such as plant/boiler/temperature. The arguments are those of
     /// Bus.publisher.
-    #[pyo3(signature = (topic, *, to_descendants=false, policy=None))]
+    #[pyo3(signature = (topic, *, to_descendants=false, policy=None, retained=false))]
     fn topic(
         &self,
         py: Python<'_>,
         topic: &str,
         to_descendants: bool,
         policy: Option<&Bound<'_, PyAny>>,
+        retained: bool,
     ) -> PyResult<ExclusiveTopic> {
         let policy = policy.map(|policy| settings::policy("policy", policy)).transpose()?;
         let made = self.locked(py, None, |exclusive| py.detach(move || exclusive.topic(topic)))?;
-        let made = made.ok_or_else(|| errors::on_publish(py, &PublishError::Timeout))?;
+        let timeout = || errors::on_publish(py, &PublishError::Timeout);
+        let made = made.ok_or_else(timeout)?;
         let mut made = made.map_err(|error| errors::on_publisher(py, &error))?;
+        if retained {
+            let answer =
+                self.locked(py, None, |exclusive| py.detach(move || exclusive.retained(made)))?;
+            let answer = answer.ok_or_else(timeout)?;
+            made = answer.map_err(|error| errors::on_retain(py, &error))?;
+        }
         made = made.to_descendants(to_descendants);
         let policy = policy.unwrap_or(self.bus_policy);
         if policy != self.bus_policy {
@@ -167,6 +175,20 @@ impl ExclusivePublisher {
             })
         });
         answer.inspect_err(|error| errors::set_published(py, error, published))
+    }
+
+    /// Ends the value of a topic, and returns the sequence of that; see Publisher.clear.
+    #[pyo3(signature = (topic, timeout=None))]
+    fn clear(
+        &self,
+        py: Python<'_>,
+        topic: &Bound<'_, ExclusiveTopic>,
+        timeout: Option<f64>,
+    ) -> PyResult<u64> {
+        let timeout = settings::timeout(py, timeout)?;
+        self.wait(py, topic.get(), timeout, &mut 0, |exclusive, topic, slice, _| {
+            exclusive.clear(topic, slice)
+        })
     }
 
     /// Returns a context manager for a message of length bytes that the body of the with statement writes; see

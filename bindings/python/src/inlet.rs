@@ -62,11 +62,19 @@ impl Inlet {
 
     /// Makes a topic to publish on, which is a path such as plant/boiler/temperature. While the topic table of the bus
     /// is less than half full, a new topic is entered there. Beyond that, the name travels with each message.
-    fn topic(&self, py: Python<'_>, topic: &str) -> PyResult<InletTopic> {
+    ///
+    /// With retained, the bus keeps its newest message from now on; see Bus.publisher. Here too little room for a value
+    /// refuses no message: the value is then missing, and readers get ValueMissing.
+    #[pyo3(signature = (topic, *, retained=false))]
+    fn topic(&self, py: Python<'_>, topic: &str, retained: bool) -> PyResult<InletTopic> {
         let inlet = self.handle(py)?;
         let name = PyString::new(py, topic).unbind();
         let made = py.detach(|| inlet.topic(topic));
         let topic = made.map_err(|error| errors::on_publisher(py, &error))?;
+        if retained {
+            let answer = py.detach(|| inlet.retain(&topic));
+            answer.map_err(|error| errors::on_retain(py, &error))?;
+        }
         Ok(InletTopic { name, topic })
     }
 

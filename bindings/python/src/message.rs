@@ -22,6 +22,8 @@ pub(crate) struct Received {
     pub(crate) to_descendants: bool,
     pub(crate) origin: Option<Origin>,
     pub(crate) number: Option<u64>,
+    pub(crate) is_retained: bool,
+    pub(crate) is_cleared: bool,
 }
 
 #[pymethods]
@@ -73,6 +75,20 @@ impl Received {
     #[getter]
     fn number(&self) -> Option<u64> {
         self.number
+    }
+
+    /// Whether it is the value of a retained topic, and was published before the messages that the subscriber receives
+    /// otherwise. Only subscribers with retained=True receive values.
+    #[getter]
+    fn is_retained(&self) -> bool {
+        self.is_retained
+    }
+
+    /// Whether it is no message, but says that the value of its topic was cleared. Only subscribers with retained=True
+    /// receive it.
+    #[getter]
+    fn is_cleared(&self) -> bool {
+        self.is_cleared
     }
 
     fn __len__(&self) -> usize {

@@ -1,11 +1,15 @@
 //! Converts statistics to the classes of `python/toroni/_stats.py`.
 
+use crate::inlet;
 use crate::settings::{Policy, name_of_lock, name_of_notify};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList};
 use std::time::{SystemTime, UNIX_EPOCH};
-use toroni::{BusStats, LockOwner, PublisherStats, Reopened, SubscriberSlotStats, TopicStats};
+use toroni::{
+    BusStats, LockOwner, PublisherStats, Reopened, RetainedMessage, RetainedStats,
+    SubscriberSlotStats, TopicStats, ValueStats,
+};
 
 /// Makes an instance of a class that is written in Python.
 pub(crate) fn made<'py>(
@@ -73,6 +77,7 @@ pub(crate) fn of_bus<'py>(py: Python<'py>, stats: &BusStats) -> PyResult<Bound<'
         sequence: stats.sequence,
         oldest_position: stats.oldest_position,
         topics: stats.topics,
+        retained: of_retained(py, &stats.retained)?,
         lock_owner: owner,
         publishers: publishers,
         subscribers: subscribers,
@@ -81,7 +86,53 @@ pub(crate) fn of_bus<'py>(py: Python<'py>, stats: &BusStats) -> PyResult<Bound<'
 }
 
 pub(crate) fn of_topic<'py>(py: Python<'py>, topic: &TopicStats) -> PyResult<Bound<'py, PyAny>> {
-    instance!(py, "TopicStats", { name: &topic.name, messages: topic.messages, bytes: topic.bytes })
+    instance!(py, "TopicStats", {
+        name: &topic.name,
+        messages: topic.messages,
+        bytes: topic.bytes,
+        value: topic.value.as_ref().map(|value| of_value(py, value)).transpose()?,
+    })
+}
+
+fn of_value<'py>(py: Python<'py>, value: &ValueStats) -> PyResult<Bound<'py, PyAny>> {
+    let (state, sequence, bytes, published) = match *value {
+        ValueStats::Kept { sequence, bytes, published } => {
+            ("kept", Some(sequence), Some(bytes), published)
+        }
+        ValueStats::Missing { sequence, bytes } => ("missing", Some(sequence), Some(bytes), None),
+        _ => ("none", None, None, None),
+    };
+    instance!(py, "ValueStats", {
+        state: state,
+        sequence: sequence,
+        bytes: bytes,
+        timestamp_ns: published.map(since_1970_ns),
+    })
+}
+
+fn of_retained<'py>(py: Python<'py>, stats: &RetainedStats) -> PyResult<Bound<'py, PyAny>> {
+    instance!(py, "RetainedStats", {
+        topics: stats.topics,
+        max_topics: stats.max_topics,
+        missing: stats.missing,
+        used_bytes: stats.used_bytes,
+        bytes: stats.bytes,
+    })
+}
+
+pub(crate) fn of_retained_message<'py>(
+    py: Python<'py>,
+    message: &RetainedMessage,
+) -> PyResult<Bound<'py, PyAny>> {
+    instance!(py, "RetainedMessage", {
+        topic: message.topic(),
+        payload: PyBytes::new(py, message.payload()),
+        position: message.position(),
+        sequence: message.sequence(),
+        timestamp_ns: message.timestamp().map(since_1970_ns),
+        origin: message.origin().map(|origin| inlet::of_origin(py, origin)).transpose()?,
+        number: message.number(),
+    })
 }
 
 pub(crate) fn of_reopened<'py>(

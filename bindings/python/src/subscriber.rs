@@ -31,12 +31,12 @@ const MOST_NAMES: usize = 4096;
 
 /// Receives the messages of a bus that match its patterns, in the one order of the bus; made by Bus.subscribe.
 ///
-/// for message in subscriber: and async for message in subscriber: receive one message after the other. The loop
-/// ends when the subscriber is closed; the for loop raises Unlinked if the bus was removed. If the subscriber missed
-/// messages, Lapped says how many; if messages from elsewhere were lost on their way to the bus, Lost says which. The
-/// next call continues after them. Threads may share a subscriber; each message goes
-/// to one of them. Other threads of Python run while it waits. Ctrl-C ends a wait within a quarter of a second. In
-/// the child of a fork, its methods raise Forked.
+/// for message in subscriber: and async for message in subscriber: receive one message after the other. The loop ends
+/// when the subscriber is closed; the for loop raises Unlinked if the bus was removed. If the subscriber missed
+/// messages, Lapped says how many; if messages from elsewhere were lost on their way to the bus, Lost says which; if
+/// the bus had no room for a value, ValueMissing says of which topic. The next call continues after them. Threads may
+/// share a subscriber; each message goes to one of them. Other threads of Python run while it waits. Ctrl-C ends a
+/// wait within a quarter of a second. In the child of a fork, its methods raise Forked.
 #[pyclass(frozen, weakref, module = "toroni")]
 pub(crate) struct Subscriber {
     receiver: FairMutex<Receiver>,
@@ -136,7 +136,8 @@ impl Subscriber {
         asyncio(slf.py())?.call_method1("receive_many", (slf, limit))
     }
 
-    /// Adds a pattern. A message that matches several patterns is received once.
+    /// Adds a pattern. A message that matches several patterns is received once. The pattern adds no values of retained
+    /// topics: those were determined when the subscriber was made.
     fn add_pattern(&self, py: Python<'_>, pattern: &str) -> PyResult<()> {
         self.lock(py)?
             .subscriber
@@ -173,10 +174,25 @@ impl Subscriber {
     #[getter]
     fn position(&self, py: Python<'_>) -> PyResult<u64> {
         let receiver = self.lock(py)?;
-        match &receiver.kept {
-            Some(Kept::Message(message)) => Ok(message.bind(py).as_super().get().position),
-            _ => Ok(receiver.subscriber.position()),
-        }
+        let kept = match &receiver.kept {
+            Some(Kept::Message(message)) => Some(message.bind(py).as_super().get()),
+            _ => None,
+        };
+        // A value is from before the place where it continues.
+        let kept = kept.filter(|message| !message.is_retained);
+        Ok(kept.map_or_else(|| receiver.subscriber.position(), |message| message.position))
+    }
+
+    /// Whether all values that the subscriber asked for with retained=True were received: what it receives next is new.
+    #[getter]
+    fn is_current(&self, py: Python<'_>) -> PyResult<bool> {
+        let receiver = self.lock(py)?;
+        let keeps_value = match &receiver.kept {
+            Some(Kept::Message(message)) => message.bind(py).as_super().get().is_retained,
+            Some(Kept::Error(error)) => matches!(error, ReceiveError::ValueMissing { .. }),
+            None => false,
+        };
+        Ok(receiver.subscriber.is_current() && !keeps_value)
     }
 
     /// Bytes of the stream of the bus that the subscriber has not read yet.
@@ -590,6 +606,8 @@ fn from_copy(
         to_descendants: message.to_descendants(),
         origin: message.origin(),
         number: message.number(),
+        is_retained: message.is_retained(),
+        is_cleared: message.is_cleared(),
     };
     let payload = if payload.len() < LARGE {
         PyBytes::new(py, payload)
@@ -614,6 +632,8 @@ fn facts(py: Python<'_>, names: &mut Names, message: &toroni::Borrowed<'_>) -> R
         to_descendants: message.to_descendants(),
         origin: message.origin(),
         number: message.number(),
+        is_retained: message.is_retained(),
+        is_cleared: message.is_cleared(),
     }
 }
 

@@ -52,6 +52,25 @@ def test_three_lines_each(directory: Path) -> None:
         subscriber.kill()
 
 
+def test_the_state_that_a_late_subscriber_receives(directory: Path) -> None:
+    def publish(setpoint: str) -> None:
+        assert start("state.py", setpoint).communicate(timeout=SECONDS) == ("", "")
+
+    publish("340")
+    publish("350")
+    subscriber = start("state.py")
+    try:
+        assert subscriber.stdout is not None
+        assert subscriber.stdout.readline() == "plant/setpoint is 350\n"
+        publish("360")
+        assert subscriber.stdout.readline() == "plant/setpoint changes to 360\n"
+        subscriber.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in subscriber.communicate(timeout=SECONDS)[1]
+    finally:
+        subscriber.kill()
+        subscriber.communicate()
+
+
 @pytest.mark.parametrize("readme", ["README.md", "bindings/python/README.md"])
 def test_the_lines_of_the_readme(directory: Path, readme: str) -> None:
     """The first Python block publishes. The blocks that subscribe may use its import."""

@@ -9,8 +9,10 @@
 
 Bus opens a bus. Its publishers take objects with the buffer protocol; its subscribers are iterators for for and
 async for. All subscribers see the messages in one order, and one that missed messages gets Lapped, which says how
-many. Lost says which messages from elsewhere did not reach the bus. Commands sends commands to the sequencer. toroni.net sends messages between hosts without a
-bus. Durations are in seconds, sizes and positions in bytes, and names that end in _ns in nanoseconds.
+many. Lost says which messages from elsewhere did not reach the bus. With retained=True, the bus keeps the newest
+message of a topic for subscribers that come later. Commands sends commands to the sequencer. toroni.net sends messages
+between hosts without a bus. Durations are in seconds, sizes and positions in bytes, and names that end in _ns in
+nanoseconds.
 """
 
 from toroni._admin import BusEntry, CleanAction, CleanReport
@@ -30,28 +32,37 @@ from toroni._errors import (
     Lost,
     NoSpace,
     NotFound,
+    NotRetained,
+    NoValues,
     Overwritten,
     PermissionDenied,
+    RetainedFull,
     SettingMismatch,
     System,
     Taken,
     Timeout,
     TooLong,
     TooManyArrivals,
+    TooManyRetained,
     Unlinked,
+    ValueMissing,
+    ValueTooLong,
     WouldWaitForItself,
 )
 from toroni._inlet import Arrived, Entry, Origin
 from toroni._recording import RecordedMessage, Recording, open_recording
+from toroni._retained import RetainedMessage
 from toroni._router import Router
 from toroni._stats import (
     BusStats,
     LockOwner,
     PublisherStats,
     Reopened,
+    RetainedStats,
     SubscriberSlotStats,
     SubscriberStats,
     TopicStats,
+    ValueStats,
 )
 from toroni._toroni import (
     Bus,
@@ -102,7 +113,9 @@ __all__ = [
     "Lost",
     "Message",
     "NoSpace",
+    "NoValues",
     "NotFound",
+    "NotRetained",
     "Origin",
     "Overwritten",
     "Pending",
@@ -114,6 +127,9 @@ __all__ = [
     "RecordedMessage",
     "Recording",
     "Reopened",
+    "RetainedFull",
+    "RetainedMessage",
+    "RetainedStats",
     "Router",
     "Sent",
     "SettingMismatch",
@@ -125,8 +141,12 @@ __all__ = [
     "Timeout",
     "TooLong",
     "TooManyArrivals",
+    "TooManyRetained",
     "TopicStats",
     "Unlinked",
+    "ValueMissing",
+    "ValueStats",
+    "ValueTooLong",
     "WouldWaitForItself",
     "__version__",
     "buses",

@@ -31,6 +31,15 @@ class TooLong(Invalid):
         """The most that fits, in bytes."""
 
 
+class ValueTooLong(TooLong):
+    """A message is longer than the value of a topic may be. Only a publisher that was made with retained=True raises
+    this: nothing was published. length and limit count the record: the message, and 8 to 40 bytes more."""
+
+
+class NotRetained(Invalid):
+    """The topic was made without retained=True, so there is no value that it could clear."""
+
+
 class NotFound(Error, FileNotFoundError):
     """There is no such bus."""
 
@@ -93,6 +102,29 @@ class TooManyArrivals(Error):
         super().__init__(message)
         self.limit = limit
         """The number of streams of which it can keep track."""
+
+
+class NoValues(Error):
+    """The bus keeps no values of retained topics: create it with retained=(topics, bytes)."""
+
+
+class TooManyRetained(Error):
+    """The bus can retain no other topic: the message says which limit was reached."""
+
+    def __init__(self, message: str, limit: int | None = None) -> None:
+        super().__init__(message)
+        self.limit = limit
+        """The number of topics that can be retained; None if the topic table is full."""
+
+
+class RetainedFull(Error):
+    """The bytes of the bus for values are in use, so a message would not find room. Only a publisher that was made with
+    retained=True raises this: nothing was published."""
+
+    def __init__(self, message: str, limit: int = 0) -> None:
+        super().__init__(message)
+        self.limit = limit
+        """How many bytes the bus has for values."""
 
 
 class Overwritten(Error):
@@ -159,6 +191,19 @@ class Lost(Error):
         Later releases may add others."""
         self.scope = scope
         """Patterns of the topics that they may have had."""
+
+
+class ValueMissing(Error):
+    """A topic has a value, but the bus had no room for it. A subscriber continues with the next value."""
+
+    def __init__(self, message: str, topic: str = "", sequence: int = 0, length: int = 0) -> None:
+        super().__init__(message)
+        self.topic = topic
+        """The topic."""
+        self.sequence = sequence
+        """The sequence of its newest message."""
+        self.length = length
+        """Bytes of that message, and of what it carries besides."""
 
 
 class Interrupted(Error):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from toroni._toroni import Policy
 
@@ -29,6 +30,21 @@ class SubscriberStats:
 
 
 @dataclass(frozen=True)
+class ValueStats:
+    """The value of a retained topic."""
+
+    state: Literal["kept", "missing", "none"]
+    """"kept"; "missing" if the bus had no room for it; or "none" if nothing was published since the topic was declared,
+    or if the value was cleared."""
+    sequence: int | None
+    """The number of its message among all messages of the bus; None if there is none."""
+    bytes: int | None
+    """Bytes of the payload; if it is missing, with what precedes that; None if there is none."""
+    timestamp_ns: int | None
+    """When it was published, in nanoseconds since 1970 (UTC), if publishers state that."""
+
+
+@dataclass(frozen=True)
 class TopicStats:
     """What the ring holds of one topic."""
 
@@ -38,6 +54,8 @@ class TopicStats:
     """Number of its messages that can still be read."""
     bytes: int
     """Bytes of the payloads of these messages."""
+    value: ValueStats | None = None
+    """Its value; None if it is not retained."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +67,22 @@ class Reopened:
     while a publisher had it open, so it starts empty."""
     messages: int
     """Messages that were kept and can still be read."""
+
+
+@dataclass(frozen=True)
+class RetainedStats:
+    """What a bus keeps of retained topics. All is 0 on a bus that keeps no values."""
+
+    topics: int
+    """How many topics are retained."""
+    max_topics: int
+    """How many may be."""
+    missing: int
+    """How many of them have a value that is missing: the bus had no room for it, and its message has left the ring."""
+    used_bytes: int
+    """Bytes in use for values. They only grow."""
+    bytes: int
+    """Bytes that there are for values."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +195,8 @@ class BusStats:
     """Position of the oldest message that can still be read."""
     topics: int
     """Number of names in the topic table."""
+    retained: RetainedStats
+    """What it keeps of retained topics."""
     lock_owner: LockOwner | None
     """The participant that holds the writer lock, or None."""
     publishers: list[PublisherStats] | None

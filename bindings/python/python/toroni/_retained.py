@@ -1,0 +1,42 @@
+"""The values of retained topics, read without a subscriber."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from toroni._inlet import Origin
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedMessage:
+    """The value of a topic: a copy of its newest message. Made by Bus.retained and Bus.retained_matching. It has the
+    attributes of a received message, without next_position and to_descendants."""
+
+    topic: str
+    payload: bytes
+    position: int
+    """The position of the message in the stream of the bus, in bytes."""
+    sequence: int
+    """The number of the message among all messages of the bus, from 0."""
+    timestamp_ns: int | None
+    """When it was published, in nanoseconds since 1970 (UTC). None if its publisher does not use timestamps."""
+    origin: Origin | None
+    """Where it was first published. None if it did not come from elsewhere."""
+    number: int | None
+    """Its place in an order over several buses. None if it has none."""
+
+    @property
+    def text(self) -> str:
+        """The payload as text. Bytes that are not UTF-8 become U+FFFD."""
+        return self.payload.decode("utf-8", "replace")
+
+    def __len__(self) -> int:
+        return len(self.payload)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __bytes__(self) -> bytes:
+        return self.payload
