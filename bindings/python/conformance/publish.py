@@ -34,9 +34,9 @@ def bundles(identity: int, count: int, size: int) -> Iterator[list[bytes]]:
 class Exclusively:
     """An exclusive publisher and its topic, with the methods of a publisher."""
 
-    def __init__(self, bus: toroni.Bus, topic: str) -> None:
+    def __init__(self, bus: toroni.Bus, topic: str, retained: bool) -> None:
         self.publisher = bus.exclusive()
-        self.topic = self.publisher.topic(topic)
+        self.topic = self.publisher.topic(topic, retained=retained)
 
     def publish(self, message: bytes) -> int:
         return self.publisher.publish(self.topic, message)
@@ -53,20 +53,26 @@ class Exclusively:
     def compose(self, length: int) -> toroni.Composition:
         return self.publisher.compose(self.topic, length)
 
+    def clear(self) -> int:
+        return self.publisher.clear(self.topic)
+
 
 def main() -> None:
     bus_name, topic, identity, count, size, mode = sys.argv[1:]
     bus = toroni.Bus.open_existing(bus_name)
+    retained = mode.startswith("retained-")
+    mode = mode.removeprefix("retained-")
     if mode == "inlet":
-        brought = bring(bus, topic, bundles(int(identity), int(count), int(size)), int(identity))
+        messages = bundles(int(identity), int(count), int(size))
+        brought = bring(bus, topic, retained, messages, int(identity))
         print(f"published\t{brought}", flush=True)
         return
     publisher: toroni.Publisher | Exclusively
     if mode.startswith("exclusive-"):
         mode = mode.removeprefix("exclusive-")
-        publisher = Exclusively(bus, topic)
+        publisher = Exclusively(bus, topic, retained)
     else:
-        publisher = bus.publisher(topic)
+        publisher = bus.publisher(topic, retained=retained)
     print("ready", flush=True)
     sys.stdin.readline()
     for bundle in bundles(int(identity), int(count), int(size)):
@@ -77,13 +83,15 @@ def main() -> None:
         else:
             for message in bundle:
                 publish(publisher, mode, message)
+    if mode == "clear":
+        print(f"cleared\t{publisher.clear()}", flush=True)
     print(f"published\t{count}", flush=True)
 
 
-def bring(bus: toroni.Bus, on: str, bundles: Iterator[list[bytes]], source: int) -> int:
+def bring(bus: toroni.Bus, on: str, retained: bool, bundles: Iterator[list[bytes]], source: int) -> int:
     """Publishes with an inlet, each message twice."""
     inlet = bus.inlet()
-    topic = inlet.topic(on)
+    topic = inlet.topic(on, retained=retained)
     print("ready", flush=True)
     sys.stdin.readline()
     start = toroni.Origin(source, 1, 2, 0)
@@ -103,7 +111,7 @@ def bring(bus: toroni.Bus, on: str, bundles: Iterator[list[bytes]], source: int)
 
 
 def publish(publisher: toroni.Publisher | Exclusively, mode: str, message: bytes) -> None:
-    if mode == "one":
+    if mode in ("one", "clear"):
         publisher.publish(message)
     elif mode == "try":
         while publisher.try_publish(message) is None:

@@ -24,11 +24,22 @@ def shown(origin: toroni.Origin | None) -> str:
     return "-" if origin is None else ".".join(map(str, origin))
 
 
+def facts(message: toroni.Received | toroni.RetainedMessage, payload: bytes | memoryview) -> str:
+    number = "-" if message.number is None else message.number
+    seen = f"{message.sequence}\t{message.topic}\t{len(payload)}\t{fnv1a(payload):016x}"
+    return f"{seen}\t{shown(message.origin)}\t{number}"
+
+
+def missing(value: toroni.ValueMissing) -> str:
+    return f"missing\t{value.sequence}\t{value.topic}\t{value.length}"
+
+
 class Receiver:
     """Receives messages in the way that a mode names, and returns each with its bytes."""
 
-    def __init__(self, subscriber: toroni.Subscriber, mode: str) -> None:
+    def __init__(self, subscriber: toroni.Subscriber, mode: str, asks: bool) -> None:
         self.subscriber = subscriber
+        self.asks = asks
         modes = {
             "receive": self.receive,
             "hold": self.receive,
@@ -43,17 +54,26 @@ class Receiver:
         if mode == "descriptor":
             self.poller.register(subscriber, select.POLLIN)
 
+    def ask(self) -> None:
+        """Writes once that the subscriber is current."""
+        if self.asks and self.subscriber.is_current:
+            self.asks = False
+            print("current", flush=True)
+
     def receive(self) -> tuple[toroni.Received, bytes | memoryview]:
+        self.ask()
         message = self.subscriber.receive()
         return message, message.payload
 
     def wait(self) -> tuple[toroni.Received, bytes | memoryview]:
+        self.ask()
         while (message := self.subscriber.receive(timeout=0.1)) is None:
-            pass
+            self.ask()
         return message, message.payload
 
     def in_place(self) -> tuple[toroni.Received, bytes | memoryview]:
         while True:
+            self.ask()
             try:
                 received = self.subscriber.receive_into(self.buffer)
                 return received, memoryview(self.buffer)[: len(received)]
@@ -61,19 +81,23 @@ class Receiver:
                 self.buffer = bytearray(error.length)
 
     def poll(self) -> tuple[toroni.Received, bytes | memoryview]:
+        self.ask()
         while (message := self.subscriber.try_receive()) is None:
             self.poller.poll()
+            self.ask()
         return message, message.payload
 
 
 def main() -> None:
     bus_name, pattern, count, mode = sys.argv[1:]
     bus = toroni.Bus.open_existing(bus_name)
+    retained = mode.startswith("retained-")
+    mode = mode.removeprefix("retained-")
     if mode == "newest":
         subscriber = bus.subscribe(pattern, after_loss="newest", max_age=3600)
     else:
-        subscriber = bus.subscribe(pattern)
-    receiver = Receiver(subscriber, mode)
+        subscriber = bus.subscribe(pattern, retained=retained)
+    receiver = Receiver(subscriber, mode, retained)
     print("ready", flush=True)
     sys.stdin.readline()
     received = 0
@@ -83,6 +107,9 @@ def main() -> None:
         except toroni.Lapped as lapped:
             print(f"lost\t{lapped.lost}\t{lapped.lost_bytes}", flush=True)
             continue
+        except toroni.ValueMissing as value:
+            print(missing(value), flush=True)
+            continue
         except toroni.Lost as lost:
             numbers = (
                 f"{lost.until}\t{lost.messages}\t{BOUNDS.index(lost.bound)}\t{REASONS.index(lost.reason) + 1}"
@@ -90,9 +117,8 @@ def main() -> None:
             print(f"gone\t{shown(lost.start)}\t{numbers}\t{','.join(lost.scope)}", flush=True)
             continue
         received += 1
-        facts = f"{message.sequence}\t{message.topic}\t{len(payload)}\t{fnv1a(payload):016x}"
-        number = "-" if message.number is None else message.number
-        print(f"message\t{facts}\t{shown(message.origin)}\t{number}", flush=True)
+        kind = "cleared" if message.is_cleared else "value" if message.is_retained else "message"
+        print(f"{kind}\t{facts(message, payload)}", flush=True)
         if mode == "hold":
             subscriber.hold(max(message.sequence - 20, 0))
         if message.topic == "end":
