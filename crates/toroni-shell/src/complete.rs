@@ -2,11 +2,13 @@
 //!
 //! On Tab, the script of `toroni completions` calls this program with the variable [`VARIABLE`] set.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use crate::location::BusLocation;
 use clap_complete::CompletionCandidate;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
-use toroni::admin;
+use toroni::{TopicStats, admin};
 
 /// If this variable names a shell, the program prints completions for the command line of that shell.
 pub const VARIABLE: &str = "TORONI_COMPLETE";
@@ -22,7 +24,14 @@ pub fn buses(current: &OsStr) -> Vec<CompletionCandidate> {
 
 /// Returns the topics in the ring that begin with `current`.
 pub fn topics(current: &OsStr) -> Vec<CompletionCandidate> {
-    candidates(current, topics_of(&location()).unwrap_or_default())
+    let topics = stats_of(&location()).unwrap_or_default();
+    candidates(current, topics.into_iter().map(|topic| topic.name))
+}
+
+/// Returns the retained topics that begin with `current`.
+pub fn retained_topics(current: &OsStr) -> Vec<CompletionCandidate> {
+    let topics = stats_of(&location()).unwrap_or_default().into_iter();
+    candidates(current, topics.filter(|topic| topic.value.is_some()).map(|topic| topic.name))
 }
 
 /// Returns the names that begin with `current`. A shell inserts them unquoted into the command line, and other users
@@ -75,13 +84,13 @@ fn location_in(words: impl IntoIterator<Item = OsString>) -> BusLocation {
 }
 
 /// Returns the topics of a bus, or `None` if it does not exist, is too large, or this user may not read it.
-fn topics_of(location: &BusLocation) -> Option<Vec<String>> {
+fn stats_of(location: &BusLocation) -> Option<Vec<TopicStats>> {
     let bus = location.open_existing(None).ok()?;
     if bus.stats().ok()?.capacity > LARGEST_RING_BYTES {
         return None;
     }
-    let mut topics: Vec<String> = bus.topics().ok()?.into_iter().map(|topic| topic.name).collect();
-    topics.sort();
+    let mut topics = bus.topics().ok()?;
+    topics.sort_by(|a, b| a.name.cmp(&b.name));
     Some(topics)
 }
 

@@ -9,7 +9,7 @@ use crate::output::write_json;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::{Deserialize, Serialize, Serializer};
 use std::time::{SystemTime, UNIX_EPOCH};
-use toroni::{Lost, LostBound, Message, Origin};
+use toroni::{Lost, LostBound, Message, Origin, RetainedMessage};
 
 const BASE64: &str = "base64";
 
@@ -26,7 +26,14 @@ struct Written<'a> {
     number: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<WrittenOrigin>,
-    length: usize,
+    /// Whether it is the value of its topic, and older than the stream that follows.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    retained: bool,
+    /// Whether it is no message, but says that the value of its topic was cleared.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    cleared: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    length: Option<usize>,
     /// Time of publication (RFC 3339), if the publisher adds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     timestamp: Option<String>,
@@ -41,7 +48,8 @@ struct Written<'a> {
     /// `base64` if the payload is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     encoding: Option<&'static str>,
-    payload: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<&'a str>,
 }
 
 /// Where a message was published first.
@@ -79,6 +87,8 @@ pub enum Loss {
     Lapse(Lapse),
     /// Lost between hosts.
     OnTheWay(LossOnTheWay),
+    /// The value of a topic, for which the bus had no room.
+    Value(MissingValue),
 }
 
 /// Messages that were overwritten before `sub` read them.
@@ -90,6 +100,26 @@ pub struct Lapse {
     /// Bytes of the stream.
     #[serde(serialize_with = "as_text")]
     pub bytes: u64,
+}
+
+/// A message that is the value of its topic, and that the bus had no room for. Readers that know only [`Lapse`] see one of one
+/// message.
+#[derive(Serialize, Clone, Debug, PartialEq, Eq)]
+pub struct MissingValue {
+    #[serde(serialize_with = "as_text")]
+    messages: u64,
+    #[serde(serialize_with = "as_text")]
+    bytes: u64,
+    topic: String,
+    #[serde(serialize_with = "as_text")]
+    sequence: u64,
+}
+
+impl MissingValue {
+    /// Describes the newest message of a topic, which has this many bytes.
+    pub fn new(topic: &str, sequence: u64, bytes: u64) -> Self {
+        Self { messages: 1, bytes, topic: topic.to_owned(), sequence }
+    }
 }
 
 /// Messages that were lost on their way from elsewhere to the bus.
@@ -117,6 +147,7 @@ impl Loss {
         match self {
             Self::Lapse(lapse) => lapse.messages,
             Self::OnTheWay(loss) => loss.messages,
+            Self::Value(value) => value.messages,
         }
     }
 }
@@ -162,6 +193,21 @@ pub struct Shown<'a> {
     pub age: Option<i64>,
     /// Whether it goes to the topics below its own, too.
     pub to_descendants: bool,
+    /// Whether it is the value of its topic, and older than the stream that follows.
+    pub is_retained: bool,
+    /// Whether it is no message, but says that the value of its topic was cleared.
+    pub is_cleared: bool,
+}
+
+impl Shown<'_> {
+    /// Returns what it has to do with the value of its topic.
+    pub(crate) fn state(&self) -> &'static str {
+        match (self.is_retained, self.is_cleared) {
+            (_, true) => "cleared",
+            (true, false) => "retained",
+            (false, false) => "-",
+        }
+    }
 }
 
 impl<'a> From<&Message<'a>> for Shown<'a> {
@@ -177,6 +223,27 @@ impl<'a> From<&Message<'a>> for Shown<'a> {
             stamp,
             age: stamp.map(|stamp| age(stamp, now_ns())),
             to_descendants: message.to_descendants(),
+            is_retained: message.is_retained(),
+            is_cleared: message.is_cleared(),
+        }
+    }
+}
+
+impl<'a> From<&'a RetainedMessage> for Shown<'a> {
+    fn from(value: &'a RetainedMessage) -> Self {
+        let stamp = value.timestamp().and_then(nanoseconds);
+        Self {
+            topic: value.topic(),
+            payload: value.payload(),
+            position: Some(value.position()),
+            sequence: value.sequence(),
+            number: value.number(),
+            origin: value.origin(),
+            stamp,
+            age: stamp.map(|stamp| age(stamp, now_ns())),
+            to_descendants: false,
+            is_retained: true,
+            is_cleared: false,
         }
     }
 }
@@ -200,13 +267,15 @@ pub fn write(message: &Shown<'_>, with_topic: bool, into: &mut Vec<u8>) {
             sequence: message.sequence,
             number: message.number.map(|number| number.to_string()),
             origin: message.origin.map(WrittenOrigin::from),
-            length: bytes.len(),
+            retained: message.is_retained,
+            cleared: message.is_cleared,
+            length: (!message.is_cleared).then_some(bytes.len()),
             timestamp: stamp.map(human::rfc3339),
             timestamp_ns: stamp.map(|stamp| stamp.to_string()),
             age_ns: message.age.map(|age| age.to_string()),
             to_descendants: message.to_descendants,
             encoding,
-            payload,
+            payload: (!message.is_cleared).then_some(payload),
         },
         into,
     );
@@ -255,6 +324,13 @@ pub enum Entry {
         /// The payload, decoded.
         payload: Vec<u8>,
     },
+    /// The value of a topic was cleared.
+    Cleared {
+        /// The topic.
+        topic: String,
+        /// Whether that goes to the topics below it, too.
+        to_descendants: bool,
+    },
     /// Messages that were overwritten on the source bus.
     Lapse(Lapse),
     /// Messages that were lost on their way to the source bus.
@@ -274,6 +350,8 @@ struct Read {
     encoding: Option<String>,
     #[serde(default)]
     to_descendants: bool,
+    #[serde(default)]
+    cleared: bool,
     lost: Option<ReadLoss>,
 }
 
@@ -287,14 +365,18 @@ struct ReadLoss {
 
 /// Parses a line. The error says what is wrong with it.
 pub fn read(line: &[u8]) -> Result<Entry, String> {
-    let Read { topic, payload, encoding, to_descendants, lost } = serde_json::from_slice(line)
-        .map_err(|error| {
+    let Read { topic, payload, encoding, to_descendants, cleared, lost } =
+        serde_json::from_slice(line).map_err(|error| {
             let text = error.to_string();
             // Its line number is always 1.
             let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
             format!("column {}: {what}", error.column())
         })?;
     match (topic, payload, lost) {
+        (Some(_), Some(_), None) if cleared => {
+            Err("an object with \"cleared\" cannot also be a message".to_owned())
+        }
+        (Some(topic), None, None) if cleared => Ok(Entry::Cleared { topic, to_descendants }),
         (Some(topic), Some(payload), None) => {
             let payload = decode(payload, encoding.as_deref())?;
             Ok(Entry::Message { topic, to_descendants, payload })
@@ -390,6 +472,18 @@ mod tests {
         }
     }
 
+    /// `pub --json` of this and of older releases counts it as one message.
+    #[test]
+    fn a_missing_value_is_read_as_one_message() {
+        let mut line = Vec::new();
+        write_loss(&Loss::Value(MissingValue::new("a", 7, 5000)), &mut line);
+        assert_eq!(
+            line,
+            b"{\"lost\":{\"messages\":\"1\",\"bytes\":\"5000\",\"topic\":\"a\",\"sequence\":\"7\"}}\n"
+        );
+        assert_eq!(read(&line), Ok(Entry::Lapse(Lapse { messages: 1, bytes: 5000 })));
+    }
+
     #[test]
     fn bad_lines_say_why() {
         for (line, why) in [
@@ -407,6 +501,11 @@ mod tests {
                 "{\"topic\":\"a\",\"payload\":\"\",\"lost\":{\"messages\":\"1\",\"bytes\":\"1\"}}",
                 "cannot also be a message",
             ),
+            (
+                "{\"topic\":\"a\",\"payload\":\"\",\"cleared\":true}",
+                "\"cleared\" cannot also be a message",
+            ),
+            ("{\"cleared\":true}", "\"topic\" is missing"),
             ("{\"lost\":{\"messages\":1,\"bytes\":\"1\"}}", "invalid type"),
             ("{\"lost\":{\"messages\":\"1\"}}", "either \"bytes\" or \"bound\""),
             (

@@ -7,7 +7,8 @@ use std::io;
 use std::path::Path;
 use toroni::{
     BurstError, DirectoryError, ExclusiveError, FileError, InvalidSetting, OpenError, PatternError,
-    PublishError, PublisherError, ReceiveError, SubscriberError, TopicError, admin,
+    PublishError, PublisherError, ReceiveError, RetainError, RetainedError, SubscriberError,
+    TopicError, admin,
 };
 
 /// Why a command ended.
@@ -129,6 +130,7 @@ impl From<SubscriberError> for Failure {
             SubscriberError::TooManySubscribers { .. } => {
                 Self::with_option(&error, "--max-subscribers")
             }
+            SubscriberError::NoValues => Self::with_option(&error, "--retained-topics"),
             SubscriberError::PositionLost { .. } | SubscriberError::SequenceLost { .. } => {
                 Self::with_option(&error, "--from oldest")
             }
@@ -150,12 +152,15 @@ impl From<PatternError> for Failure {
 }
 
 /// The library's names of settings, and the options of `create` that set them.
-pub const SETTINGS: [(&str, &str); 12] = [
+pub const SETTINGS: [(&str, &str); 14] = [
     ("capacity", "--capacity"),
     ("topic_table_bytes", "--topic-table"),
     ("max_publishers", "--max-publishers"),
     ("max_subscribers", "--max-subscribers"),
     ("max_arrivals", "--max-arrivals"),
+    // One setting, of which errors name the part that is wrong.
+    ("retained", "--retained-topics"),
+    ("retained", "--retained-bytes"),
     ("policy", "--policy"),
     ("lock", "--lock"),
     ("notify", "--notify"),
@@ -167,17 +172,26 @@ pub const SETTINGS: [(&str, &str); 12] = [
 
 /// Replaces the name of a setting by the option.
 fn with_options(error: OpenError) -> OpenError {
-    let option = |setting| {
-        let known = SETTINGS.iter().find(|(name, _)| *name == setting);
-        known.map_or(setting, |(_, option)| *option)
+    // An option whose name ends as the value does sets this part of it, as in `512 topics`.
+    let option = |setting, value: &str| {
+        let mut known =
+            SETTINGS.iter().filter(|(name, _)| *name == setting).map(|(_, option)| option);
+        let first = known.clone().next();
+        let unit = value.rsplit(' ').next().unwrap_or_default();
+        known.find(|option| option.ends_with(unit)).or(first).map_or(setting, |option| *option)
     };
     match error {
         OpenError::InvalidSetting(invalid) => OpenError::InvalidSetting(InvalidSetting {
-            setting: option(invalid.setting),
+            setting: option(invalid.setting, &invalid.value),
             ..invalid
         }),
         OpenError::SettingMismatch { path, setting, found, wanted } => {
-            OpenError::SettingMismatch { path, setting: option(setting), found, wanted }
+            let parts = found.split(", ").zip(wanted.split(", "));
+            let differing = parts.clone().find(|(found, wanted)| found != wanted);
+            let (found, wanted) = differing.unwrap_or((&found, &wanted));
+            let (setting, found, wanted) =
+                (option(setting, found), found.to_owned(), wanted.to_owned());
+            OpenError::SettingMismatch { path, setting, found, wanted }
         }
         other => other,
     }
@@ -205,6 +219,37 @@ impl From<PublishError> for Failure {
         match error {
             PublishError::TooLong { .. } => Self::with_option(&error, "--capacity"),
             PublishError::Exclusive { .. } => Self::with_option(&error, "--bus"),
+            PublishError::ValueTooLong { .. } | PublishError::RetainedFull { .. } => {
+                Self::with_option(&error, "--retained-bytes")
+            }
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<RetainError> for Failure {
+    fn from(error: RetainError) -> Self {
+        match error {
+            RetainError::Publish(error) => error.into(),
+            RetainError::NoValues | RetainError::TooManyRetained { .. } => {
+                Self::with_option(&error, "--retained-topics")
+            }
+            RetainError::TopicTableFull => Self::Failed(
+                "the table of topics is full: create the bus with a larger --topic-table, or retain topics before it is"
+                    .to_owned(),
+            ),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<RetainedError> for Failure {
+    fn from(error: RetainedError) -> Self {
+        match error {
+            RetainedError::File(error) => error.into(),
+            RetainedError::Topic(error) => error.into(),
+            RetainedError::Pattern(error) => error.into(),
+            RetainedError::NoValues => Self::with_option(&error, "--retained-topics"),
             error => Self::Failed(error.to_string()),
         }
     }
@@ -254,6 +299,30 @@ mod tests {
                 }),
                 "has --max-publishers 4, but 8 is required",
             ),
+            (
+                said(OpenError::SettingMismatch {
+                    path: path(),
+                    setting: "retained",
+                    found: "512 topics, 4096 bytes".to_owned(),
+                    wanted: "512 topics, 8192 bytes".to_owned(),
+                }),
+                "has --retained-bytes 4096 bytes, but 8192 bytes is required",
+            ),
+            (
+                said(OpenError::InvalidSetting(InvalidSetting {
+                    setting: "retained",
+                    value: "5000 topics".to_owned(),
+                    rule: "at most 4096 topics, or 0".to_owned(),
+                })),
+                "--retained-topics is 5000 topics, but must be at most 4096 topics",
+            ),
+            (said(SubscriberError::NoValues), "(option --retained-topics)"),
+            (said(RetainedError::NoValues), "(option --retained-topics)"),
+            (said(RetainError::TooManyRetained { limit: 1 }), "(option --retained-topics)"),
+            (said(RetainError::TopicTableFull), "a larger --topic-table"),
+            (said(RetainError::from(PublishError::TooLong { length: 2, limit: 1 })), "--capacity"),
+            (said(PublishError::ValueTooLong { length: 2, limit: 1 }), "(option --retained-bytes)"),
+            (said(PublishError::RetainedFull { limit: 1 }), "(option --retained-bytes)"),
             (
                 said(OpenError::NoSpace { wanted: 2, available: 1, path: path() }),
                 "(option --capacity)",

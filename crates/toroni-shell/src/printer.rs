@@ -40,13 +40,23 @@ pub struct Printer {
     style: Style,
     /// The byte after each message.
     end: u8,
+    /// Whether text begins with the state of the value.
+    shows_state: bool,
     scratch: Vec<u8>,
 }
 
 impl Printer {
     /// Creates a printer. `end` is the byte after each message.
     pub fn new(output: Output, style: Style, end: u8) -> Self {
-        Self { output, style, end, scratch: Vec::new() }
+        Self { output, style, end, shows_state: false, scratch: Vec::new() }
+    }
+
+    /// Lets text begin with a field that says whether it is a value, `retained`, or that one was cleared, `cleared`. Otherwise it
+    /// is `-`.
+    #[must_use]
+    pub fn showing_state(mut self) -> Self {
+        self.shows_state = true;
+        self
     }
 
     /// Prints a message.
@@ -59,8 +69,12 @@ impl Printer {
         printed
     }
 
-    /// Appends the printed form of a message. For a terminal, control characters are escaped.
+    /// Appends the printed form of a message. For a terminal, control characters are escaped. A form that cannot say that a value
+    /// was cleared has nothing for it.
     pub fn render(&self, message: &Shown<'_>, into: &mut Vec<u8>) {
+        if message.is_cleared && !self.can_say_cleared() {
+            return;
+        }
         let terminal = self.output.is_terminal();
         let (format, payload_only) = match &self.style {
             Style::Template(template) => {
@@ -75,6 +89,10 @@ impl Printer {
             Format::Text | Format::Hex => {}
         }
         if !payload_only {
+            if self.shows_state {
+                into.extend_from_slice(message.state().as_bytes());
+                into.push(b'\t');
+            }
             write_bytes(message.topic.as_bytes(), terminal, into);
             into.push(b'\t');
         }
@@ -84,6 +102,15 @@ impl Printer {
             write_bytes(message.payload, terminal, into);
         }
         into.push(self.end);
+    }
+
+    fn can_say_cleared(&self) -> bool {
+        match &self.style {
+            Style::Template(template) => template.shows_state(),
+            Style::Format { format: Format::Json, .. } => true,
+            Style::Format { format: Format::Raw, .. } => false,
+            Style::Format { payload_only, .. } => self.shows_state && !payload_only,
+        }
     }
 
     /// Reports a loss: with JSON in the output, otherwise on standard error, so that the output has only what was

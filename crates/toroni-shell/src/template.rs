@@ -28,10 +28,11 @@ enum Field {
     Nanoseconds,
     Age,
     Descendants,
+    State,
 }
 
 /// All letters. The help of `toroni sub` lists them as well.
-const LETTERS: [(char, Field, &str); 11] = [
+const LETTERS: [(char, Field, &str); 12] = [
     ('t', Field::Topic, "topic"),
     ('p', Field::Payload, "payload"),
     ('x', Field::Hex, "payload in hexadecimal digits"),
@@ -43,6 +44,7 @@ const LETTERS: [(char, Field, &str); 11] = [
     ('n', Field::Nanoseconds, "time of publication in nanoseconds since 1970, or -"),
     ('A', Field::Age, "nanoseconds from publication to receipt, or -"),
     ('d', Field::Descendants, "1 if published to descendants, else 0"),
+    ('r', Field::State, "retained for a value, cleared if one was cleared, else -"),
 ];
 
 /// Returns all letters, each with its meaning.
@@ -78,6 +80,11 @@ impl Template {
             parts.push(Part::Literal(literal));
         }
         Ok(Self(parts))
+    }
+
+    /// Whether it says what a message has to do with the value of its topic.
+    pub(crate) fn shows_state(&self) -> bool {
+        self.0.contains(&Part::Field(Field::State))
     }
 
     /// Appends a message in this form. For a terminal, control characters in names and payloads are escaped.
@@ -119,6 +126,7 @@ impl Field {
                 None => into.push(b'-'),
             },
             Self::Descendants => write_text(u8::from(message.to_descendants), into),
+            Self::State => write_text(message.state(), into),
         }
     }
 }
@@ -206,6 +214,8 @@ mod tests {
                 stamp: None,
                 age,
                 to_descendants: false,
+                is_retained: false,
+                is_cleared: false,
             };
             let mut written = Vec::new();
             Template::parse("%A;").unwrap().write(&shown, false, &mut written);

@@ -256,6 +256,8 @@ impl Inbox for Printed {
             stamp: start.published.map(|time| time.ns()),
             age: None,
             to_descendants: start.to_descendants,
+            is_retained: false,
+            is_cleared: false,
         };
         if self.failure.is_none() {
             self.failure = self.printer.print(&shown).err();

@@ -22,9 +22,9 @@ pub(super) fn run(
     stop: &Stop,
 ) -> Result<(), Failure> {
     // Only JSON shows where a message came from.
-    let wants_origins = matches!(arguments.format(), Format::Json);
+    let wants_origins = matches!(arguments.form.format(), Format::Json);
     let mut source = Source::open(path, wants_origins, By::Received)?;
-    let mut printer = super::printer(output, arguments);
+    let mut printer = arguments.form.printer(output);
     let ended = print_all(&mut source, patterns, arguments, &mut printer, stop);
     // Whatever ended it, print what was read.
     let flushed = printer.output.flush();
@@ -48,7 +48,7 @@ fn print_all(
 ) -> Result<(), Failure> {
     let mut selection = Selection::matching(patterns.to_vec());
     let wanted = arguments.count.unwrap_or(u64::MAX);
-    let wants_json = matches!(arguments.format(), Format::Json);
+    let wants_json = matches!(arguments.form.format(), Format::Json);
     let mut printed = 0;
     while printed < wanted && !stop.is_set() {
         source.load(&mut selection)?;
@@ -94,6 +94,8 @@ fn print_all(
                 stamp: (item.publish_time != item.log_time).then_some(item.publish_time),
                 age: None,
                 to_descendants: matches!(target, Target::Topic { to_descendants: true, .. }),
+                is_retained: false,
+                is_cleared: false,
             })?;
             printed = printed.saturating_add(1);
         }
@@ -123,7 +125,7 @@ fn text(loss: &Loss) -> String {
             let (lost_messages, lost_bytes) = (lapse.messages, lapse.bytes);
             ReceiveError::Lapped { lost_messages, lost_bytes }.to_string()
         }
-        Loss::OnTheWay(_) => {
+        Loss::OnTheWay(_) | Loss::Value(_) => {
             format!(
                 "{} lost on their way to the bus",
                 toroni_shell::human::counted(loss.messages(), "message")

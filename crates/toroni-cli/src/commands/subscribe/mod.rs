@@ -12,12 +12,11 @@ use history::{History, Kept};
 use options::Subscribe;
 use std::time::Instant;
 use toroni::{Continue, Message, ReceiveError, Start, Subscriber};
-use toroni_shell::exchange::{Lapse, Loss};
+use toroni_shell::exchange::{Lapse, Loss, MissingValue};
 use toroni_shell::failure::Failure;
 use toroni_shell::location::BusLocation;
 use toroni_shell::output::Output;
-use toroni_shell::printer::Format;
-use toroni_shell::printer::{Printer, Style};
+use toroni_shell::printer::Printer;
 use toroni_shell::ready::ReadyFd;
 use toroni_shell::stop::{GracePeriod, Stop};
 use toroni_shell::{human, note};
@@ -25,11 +24,7 @@ use toroni_shell::{human, note};
 /// Prints messages until the arguments, a signal or a closed output end it.
 pub(crate) fn run(location: &BusLocation, arguments: Subscribe) -> Result<(), Failure> {
     let ready = ReadyFd::claim(arguments.ready_fd)?;
-    if arguments.null && matches!(arguments.format, Format::Raw | Format::Json) {
-        return Err(Failure::Usage(
-            "-0 works with --template, and with --format text and hex".to_owned(),
-        ));
-    }
+    arguments.form.check()?;
     let patterns = toroni_shell::location::patterns(&arguments.patterns)?;
     let stop = Stop::install(GracePeriod::OneSecond(
         "writing to standard output, which its reader does not read".to_owned(),
@@ -61,6 +56,7 @@ pub(crate) fn run(location: &BusLocation, arguments: Subscribe) -> Result<(), Fa
         .subscriber()
         .start(start)
         .gating(!arguments.no_gate)
+        .retained(arguments.retained)
         .name(arguments.name.as_str())
         .wait(arguments.wait.into());
     if arguments.newest {
@@ -85,8 +81,9 @@ pub(crate) fn run(location: &BusLocation, arguments: Subscribe) -> Result<(), Fa
         note::remark(&format!("subscribed to {patterns} on bus {}", location.bus));
     }
 
+    let printer = arguments.form.printer(output);
     let mut run = Run {
-        printer: printer(output, &arguments),
+        printer: if arguments.retained { printer.showing_state() } else { printer },
         arguments: &arguments,
         history,
         printed: 0,
@@ -109,16 +106,6 @@ pub(crate) fn run(location: &BusLocation, arguments: Subscribe) -> Result<(), Fa
         ));
     }
     ended.and(flushed)
-}
-
-/// Makes the printer that the arguments ask for.
-fn printer(output: Output, arguments: &Subscribe) -> Printer {
-    let end = if arguments.null { 0 } else { b'\n' };
-    let style = match &arguments.template {
-        Some(template) => Style::Template(template.clone()),
-        None => Style::Format { format: arguments.format(), payload_only: arguments.payload_only },
-    };
-    Printer::new(output, style, end)
 }
 
 struct Run<'a> {
@@ -194,7 +181,10 @@ impl Run<'_> {
                 return Ok(());
             }
         }
-        self.printed = self.printed.saturating_add(1);
+        // It is no message.
+        if !message.is_cleared() {
+            self.printed = self.printed.saturating_add(1);
+        }
         self.printer.print(&message.into())
     }
 
@@ -218,17 +208,22 @@ impl Run<'_> {
     }
 
     fn loss(&mut self, error: ReceiveError) -> Result<(), Failure> {
-        let loss = match &error {
+        let (loss, text) = match &error {
             ReceiveError::Lapped { lost_messages, lost_bytes } => {
-                Loss::Lapse(Lapse { messages: *lost_messages, bytes: *lost_bytes })
+                let lapse = Lapse { messages: *lost_messages, bytes: *lost_bytes };
+                (Loss::Lapse(lapse), error.to_string())
             }
-            ReceiveError::Lost(lost) => Loss::from(&**lost),
+            ReceiveError::Lost(lost) => (Loss::from(&**lost), error.to_string()),
+            ReceiveError::ValueMissing { topic, sequence, length } => {
+                let value = MissingValue::new(topic, *sequence, *length);
+                (Loss::Value(value), format!("{error} (option --retained-bytes)"))
+            }
             _ => return Err(error.into()),
         };
         self.lost = self.lost.saturating_add(loss.messages());
         match &mut self.history {
-            Some(history) => history.loss(loss, error.to_string()),
-            None => self.printer.loss(&loss, &error.to_string(), self.arguments.quiet)?,
+            Some(history) => history.loss(loss, text),
+            None => self.printer.loss(&loss, &text, self.arguments.quiet)?,
         }
         if self.arguments.strict {
             self.show_history()?;

@@ -5,8 +5,10 @@ use clap_complete::ArgValueCompleter;
 use std::time::Duration;
 use toroni::{Start, WaitStrategy};
 use toroni_shell::complete;
+use toroni_shell::failure::Failure;
 use toroni_shell::human::parse_interval;
-use toroni_shell::printer::Format;
+use toroni_shell::output::Output;
+use toroni_shell::printer::{Format, Printer, Style};
 use toroni_shell::template::Template;
 
 #[derive(Args)]
@@ -19,6 +21,7 @@ use toroni_shell::template::Template;
   toroni sub -F '%T %t %l' 'plant/**'                time, topic and length of each message
   toroni sub --newest --max-age 100ms 'pose/*'       only messages that are still fresh
   toroni sub --json | toroni -b copy pub --json      copy all topics to the bus copy
+  toroni sub --retained 'plant/**'                   the values of retained topics, then new messages
   toroni sub --file day.mcap 'alarm/**'              print a recording
   toroni sub --strict > capture                      exit code 3 at the first loss
 
@@ -26,6 +29,10 @@ If the bus does not exist, sub waits until a process creates it, and then starts
 With --format text, sub prints topic, tab and payload. It reports losses on standard error; with --json, as \
 objects with the field lost, between the messages. Messages that were lost on their way from another host to this \
 bus are losses, too, if a pattern may have matched them.
+
+With --retained, each line of --format text and hex begins with a field: retained for a value, cleared if the value of a \
+topic was cleared, - for any other message. JSON has the fields retained and cleared. Without a place for that, as with \
+--payload-only or --format raw, sub prints nothing when a value is cleared. A value for which the bus had no room is a loss.
 
 Letters of --template:
   %t  topic
@@ -39,6 +46,7 @@ Letters of --template:
   %n  time of publication in nanoseconds since 1970, or -
   %A  nanoseconds from publication to receipt, or -
   %d  1 if published to descendants, else 0
+  %r  retained for a value, cleared if one was cleared, else -
   %%  a percent sign
 
 A line feed follows each message (with -0, a NUL). Escapes are \\n, \\t, \\r, \\e, \\0, \\xHH and \\\\.")]
@@ -49,27 +57,17 @@ pub(crate) struct Subscribe {
     /// Stop after N messages
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) count: Option<u64>,
-    /// How to print a message
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub(crate) format: Format,
-    /// The same as --format json: one object per line
-    #[arg(long, conflicts_with = "format")]
-    pub(crate) json: bool,
-    /// Print each message in this form; see the letters below
-    #[arg(short = 'F', long, value_name = "TEMPLATE", value_parser = Template::parse, conflicts_with_all = ["format", "json", "payload_only"])]
-    pub(crate) template: Option<Template>,
-    /// End each message with a NUL byte instead of a line feed, as `pub -0` reads it
-    #[arg(short = '0', long, conflicts_with = "json")]
-    pub(crate) null: bool,
-    /// Do not print the topic
-    #[arg(long)]
-    pub(crate) payload_only: bool,
+    #[command(flatten)]
+    pub(crate) form: Form,
     /// Where to start: latest (only messages published from now on), oldest, or a message that --json printed, by its position (a number) or by its sequence (sequence:N); not with --last
     #[arg(long, value_name = "START", default_value = "latest", value_parser = parse_start)]
     pub(crate) from: Start,
     /// Start with the newest N matching messages that are still in the ring, then continue with new ones
     #[arg(long, value_name = "N", conflicts_with = "from")]
     pub(crate) last: Option<u64>,
+    /// Begin with the values of the topics that match: the newest message of each retained topic
+    #[arg(long, conflicts_with = "last")]
+    pub(crate) retained: bool,
     /// Never make publishers wait for this subscriber; it may lose messages instead
     #[arg(long)]
     pub(crate) no_gate: bool,
@@ -93,7 +91,7 @@ pub(crate) struct Subscribe {
     pub(crate) timeout: Option<Duration>,
     /// Print a recording (an MCAP file) instead of a bus
     #[cfg(feature = "record")]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "last", "no_gate", "newest", "max_age", "create", "wait", "timeout", "ready_fd", "name"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "last", "retained", "no_gate", "newest", "max_age", "create", "wait", "timeout", "ready_fd", "name"])]
     pub(crate) file: Option<std::path::PathBuf>,
     /// Do not report losses on standard error
     #[arg(short, long)]
@@ -109,9 +107,47 @@ pub(crate) struct Subscribe {
     pub(crate) name: String,
 }
 
-impl Subscribe {
+/// How messages are printed.
+#[derive(Args)]
+pub(crate) struct Form {
+    /// How to print a message
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// The same as --format json: one object per line
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Print each message in this form; see the letters of `toroni sub --help`
+    #[arg(short = 'F', long, value_name = "TEMPLATE", value_parser = Template::parse, conflicts_with_all = ["format", "json", "payload_only"])]
+    template: Option<Template>,
+    /// End each message with a NUL byte instead of a line feed, as `pub -0` reads it
+    #[arg(short = '0', long, conflicts_with = "json")]
+    null: bool,
+    /// Do not print the topic
+    #[arg(long)]
+    payload_only: bool,
+}
+
+impl Form {
+    /// Fails if options exclude one another.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.null && matches!(self.format, Format::Raw | Format::Json) {
+            let wrong = "-0 works with --template, and with --format text and hex";
+            return Err(Failure::Usage(wrong.to_owned()));
+        }
+        Ok(())
+    }
+
     pub(crate) fn format(&self) -> Format {
         if self.json { Format::Json } else { self.format }
+    }
+
+    pub(crate) fn printer(&self, output: Output) -> Printer {
+        let end = if self.null { 0 } else { b'\n' };
+        let style = match &self.template {
+            Some(template) => Style::Template(template.clone()),
+            None => Style::Format { format: self.format(), payload_only: self.payload_only },
+        };
+        Printer::new(output, style, end)
     }
 }
 
