@@ -1,10 +1,12 @@
 //! The command line: the list of commands, and the options that all of them share. Each command defines its own options.
 
 use crate::commands::clean::Clean;
+use crate::commands::clear::Clear;
 use crate::commands::completions::Completions;
 use crate::commands::create::Create;
 use crate::commands::demo::options::{Demo, DemoChild};
 use crate::commands::doctor::Doctor;
+use crate::commands::get::Get;
 use crate::commands::hz::options::Hz;
 use crate::commands::info::Info;
 use crate::commands::list::List;
@@ -108,6 +110,10 @@ pub(crate) enum Command {
     /// Print messages as they arrive
     #[command(name = "sub", visible_alias = "echo")]
     Subscribe(Subscribe),
+    /// Print the values of retained topics
+    Get(Get),
+    /// Clear the value of a retained topic
+    Clear(Clear),
     /// Show rate, jitter, bandwidth and size per topic, live
     Hz(Hz),
     /// Write the messages of a bus to a file (MCAP), or repair such a file

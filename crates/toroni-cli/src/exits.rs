@@ -19,6 +19,13 @@ pub(crate) const TABLE: &[Exits] = &[
     )
     .lost("messages were lost, with --strict")
     .ended_by_signal("without --count"),
+    Exits::new(
+        "get",
+        "every value that matches was printed",
+        "failure, or no topic that matches has a value",
+    )
+    .lost("a value is missing, because the bus had no room for it"),
+    Exits::new("clear", "the value was cleared", "failure, or the topic has no value"),
     Exits::new("hz", "--count reports were printed", "failure").ended_by_signal("without --count"),
     #[cfg(feature = "record")]
     Exits::new(

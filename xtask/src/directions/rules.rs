@@ -269,7 +269,7 @@ pub(super) const TREES: &[Tree] = &[
     only_unsafe("bindings/c-net/src", &["lib.rs", "status.rs"]),
     Tree {
         checked: Checked {
-            files: &["age.rs", "failure.rs"],
+            files: &["age.rs", "complete.rs", "failure.rs"],
             readers: READERS_OF_COUNTS,
             except: &[],
         },
@@ -385,6 +385,7 @@ const LAYERS_OF_CLI: &[Layer] = &[
     Layer { module: "cli", uses: &["commands", "exits", "parts"], ignorant_of: &[] },
     Layer { module: "exits", uses: &[], ignorant_of: &[] },
     Layer { module: "commands::clean", uses: &[], ignorant_of: &[] },
+    Layer { module: "commands::clear", uses: &[], ignorant_of: &[] },
     Layer { module: "commands::completions", uses: &[], ignorant_of: &[] },
     Layer {
         module: "commands::create",
@@ -393,6 +394,11 @@ const LAYERS_OF_CLI: &[Layer] = &[
     },
     Layer { module: "commands::demo", uses: &[], ignorant_of: &[] },
     Layer { module: "commands::doctor", uses: &[], ignorant_of: &[] },
+    Layer {
+        module: "commands::get",
+        uses: &["commands::subscribe::options::Form"],
+        ignorant_of: &[],
+    },
     Layer { module: "commands::hz", uses: &[], ignorant_of: &[] },
     Layer { module: "commands::info", uses: &[], ignorant_of: &[] },
     Layer { module: "commands::list", uses: &[], ignorant_of: &[] },
@@ -412,7 +418,11 @@ const LAYERS_OF_CLI: &[Layer] = &[
         ignorant_of: &[],
     },
     Layer { module: "commands::top", uses: &[], ignorant_of: &[] },
-    Layer { module: "commands::topics", uses: &[], ignorant_of: &[] },
+    Layer {
+        module: "commands::topics",
+        uses: &["commands::info::age", "commands::info::unix_seconds"],
+        ignorant_of: &[],
+    },
     // Chooses the command.
     Layer { module: "commands", uses: &["cli", "external"], ignorant_of: &[] },
     Layer { module: "external", uses: &["cli"], ignorant_of: &[] },
@@ -872,6 +882,7 @@ const CHECKED_IN_NODE: Checked = Checked {
 const CHECKED_IN_CLI: Checked = Checked {
     files: &[
         "commands/demo/subscriber.rs",
+        "commands/get.rs",
         "commands/hz/mod.rs",
         "commands/info.rs",
         "commands/metrics/collect.rs",

@@ -1,10 +1,12 @@
 //! One file or directory for each command: its options, and `run`, which returns when it has closed the bus.
 
 pub(crate) mod clean;
+pub(crate) mod clear;
 pub(crate) mod completions;
 pub(crate) mod create;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod get;
 pub(crate) mod hz;
 pub(crate) mod info;
 pub(crate) mod list;
@@ -38,6 +40,8 @@ pub(crate) fn run(cli: Cli, matches: &ArgMatches) -> Result<(), Failure> {
         Command::DemoSubscriber(arguments) => demo::subscriber::run(&location, &arguments),
         Command::Publish(arguments) => publish::run(&location, arguments),
         Command::Subscribe(arguments) => subscribe::run(&location, arguments),
+        Command::Get(arguments) => get::run(&location, &arguments),
+        Command::Clear(arguments) => clear::run(&location, &arguments),
         Command::Hz(arguments) => hz::run(&location, &arguments),
         #[cfg(feature = "record")]
         Command::Record(arguments) => record::run(&location, &arguments),

@@ -48,6 +48,14 @@ pub(super) fn run(
                     return Ok(Next::Interrupted);
                 }
             }
+            // Without --retain there is no value.
+            Entry::Cleared { .. } if !publishers.retain => {}
+            Entry::Cleared { topic, to_descendants } => {
+                if !run.wait_for_turn(1) {
+                    return Ok(Next::Interrupted);
+                }
+                kept.on(&topic, to_descendants).map_err(bad)?.clear()?;
+            }
             Entry::Lapse(Lapse { messages, bytes }) => {
                 losses.report(number, "", messages, &format!(" ({bytes} bytes)"))?;
             }
@@ -92,7 +100,8 @@ impl KeptPublishers<'_> {
             if self.by_topic.len() >= MOST_PUBLISHERS {
                 self.by_topic.clear();
             }
-            let publisher = self.publishers.on(topic).map_err(|error| error.to_string())?;
+            let publisher = self.publishers.on(topic);
+            let publisher = publisher.map_err(|failure| failure.report().1.unwrap_or_default())?;
             let both = [publisher.clone(), publisher.with_descendants(true)];
             self.by_topic.insert(topic.to_owned(), both);
         }

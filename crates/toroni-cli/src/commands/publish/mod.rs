@@ -64,9 +64,9 @@ pub(crate) fn run(location: &BusLocation, arguments: Publish) -> Result<(), Fail
     let bus = crate::opening::open_or_create(&config, location)?;
     // An exclusive publisher refuses other publishers from here on, also while it waits for subscribers or for input.
     let publishers = if arguments.exclusive {
-        Publishers::exclusive(&bus, &stop)?
+        Publishers::exclusive(&bus, arguments.retain, &stop)?
     } else {
-        Publishers::shared(&bus)
+        Publishers::shared(&bus, arguments.retain)
     };
     let mut input = Input::new(&bus, &publishers, &arguments)?;
     if let Some(count) = arguments.wait_subscribers {

@@ -17,12 +17,17 @@ use toroni_shell::human::{parse_bytes, parse_rate};
   toroni pub firmware --file image.bin --chunk 64KiB --wait-subscribers 1
   find /etc -print0 | toroni pub -0 files            publish each name as a message
   ./feed | toroni pub --exclusive market/ticks       no other process can publish meanwhile
+  toroni pub --retain plant/setpoint 350             keep it for programs that start later
   toroni -b a sub --json | toroni -b b pub --json    copy all topics of bus a to bus b
 
 If the bus does not exist, pub creates it with the default settings.
 
 With --json, pub reads what sub --json writes: one object per line with topic, payload, encoding (base64, or \
 absent for text) and to_descendants. It ignores other fields, and reports losses in the input on standard error.
+
+With --retain, the bus keeps the newest message of the topic as its value, by any publisher, and as long as the bus \
+exists. `toroni get` prints it, `toroni sub --retained` begins with it, and `toroni clear` ends it. With --json, each topic of the input is \
+retained, and objects with the field cleared clear its value; without --retain, pub passes over those.
 
 With --exclusive, pub waits for a message that another process is publishing. It then keeps the bus until it ends, \
 also while it waits for subscribers or for input. If another publisher is exclusive, pub fails at once. The bus must \
@@ -50,6 +55,9 @@ pub(crate) struct Publish {
     /// Deliver to the subscribers of the topic and of all topics below it
     #[arg(long)]
     pub(crate) to_descendants: bool,
+    /// Retain the topic: the bus keeps its newest message for programs that start later
+    #[arg(long)]
+    pub(crate) retain: bool,
     /// Wait until N subscribers have a pattern that matches the topic
     #[arg(long, value_name = "N")]
     pub(crate) wait_subscribers: Option<u32>,

@@ -3,9 +3,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use toroni::{
-    Bus, Exclusive, ExclusiveError, ExclusiveTopic, Limit, PublishError, Publisher, PublisherError,
-};
+use toroni::{Bus, Exclusive, ExclusiveError, ExclusiveTopic, Limit, PublishError, Publisher};
 use toroni_shell::failure::Failure;
 use toroni_shell::note;
 use toroni_shell::stop::Stop;
@@ -16,7 +14,13 @@ const CHECK_EVERY: Duration = Duration::from_millis(100);
 const REPORT_AFTER: Duration = Duration::from_millis(500);
 
 /// Makes the publishers.
-pub(super) enum Publishers {
+pub(super) struct Publishers {
+    kind: Kind,
+    /// Whether each topic is retained.
+    pub(super) retain: bool,
+}
+
+enum Kind {
     Shared(Bus),
     Exclusive(Rc<Exclusive>),
 }
@@ -29,20 +33,23 @@ pub(super) enum TopicPublisher {
 }
 
 impl Publishers {
-    pub(super) fn shared(bus: &Bus) -> Self {
-        Self::Shared(bus.clone())
+    pub(super) fn shared(bus: &Bus, retain: bool) -> Self {
+        Self { kind: Kind::Shared(bus.clone()), retain }
     }
 
     /// Waits until the publishers that are publishing have finished their message. Another exclusive publisher may
     /// never end, so its presence is a failure.
-    pub(super) fn exclusive(bus: &Bus, stop: &Stop) -> Result<Self, Failure> {
+    pub(super) fn exclusive(bus: &Bus, retain: bool, stop: &Stop) -> Result<Self, Failure> {
         let started = Instant::now();
         let mut is_reported = false;
         let mut attempt = bus.try_exclusive();
         loop {
             match attempt {
                 Err(ExclusiveError::Busy | ExclusiveError::Timeout) => {}
-                result => return Ok(Self::Exclusive(Rc::new(result?))),
+                result => {
+                    let kind = Kind::Exclusive(Rc::new(result?));
+                    return Ok(Self { kind, retain });
+                }
             }
             if stop.is_set() {
                 return Err(stop
@@ -59,11 +66,17 @@ impl Publishers {
         }
     }
 
-    pub(super) fn on(&self, topic: &str) -> Result<TopicPublisher, PublisherError> {
-        Ok(match self {
-            Self::Shared(bus) => TopicPublisher::Shared(bus.publisher(topic)?),
-            Self::Exclusive(exclusive) => {
-                TopicPublisher::Exclusive(Rc::clone(exclusive), exclusive.topic(topic)?)
+    pub(super) fn on(&self, topic: &str) -> Result<TopicPublisher, Failure> {
+        Ok(match &self.kind {
+            Kind::Shared(bus) => {
+                let publisher = bus.publisher(topic)?;
+                let publisher = if self.retain { publisher.retained()? } else { publisher };
+                TopicPublisher::Shared(publisher)
+            }
+            Kind::Exclusive(exclusive) => {
+                let topic = exclusive.topic(topic)?;
+                let topic = if self.retain { exclusive.retained(topic)? } else { topic };
+                TopicPublisher::Exclusive(Rc::clone(exclusive), topic)
             }
         })
     }
@@ -91,6 +104,13 @@ impl TopicPublisher {
         match self {
             Self::Shared(publisher) => publisher.publish(message),
             Self::Exclusive(exclusive, topic) => exclusive.publish(topic, message, Limit::Policy),
+        }
+    }
+
+    pub(super) fn clear(&self) -> Result<u64, PublishError> {
+        match self {
+            Self::Shared(publisher) => publisher.clear(Limit::Policy),
+            Self::Exclusive(exclusive, topic) => exclusive.clear(topic, Limit::Policy),
         }
     }
 
