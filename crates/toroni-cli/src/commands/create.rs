@@ -2,7 +2,7 @@
 
 use crate::settings::{parse_lock, parse_notify, parse_policy};
 use clap::Args;
-use toroni::{BusConfig, LockKind, NotifyKind, OpenError, Policy};
+use toroni::{BusConfig, LockKind, NotifyKind, OpenError, Policy, RetainedStats};
 use toroni_shell::failure::Failure;
 use toroni_shell::human::{self, parse_bytes, parse_mode};
 use toroni_shell::location::BusLocation;
@@ -61,10 +61,19 @@ pub(crate) struct Create {
     /// Most streams from elsewhere (other hosts, recordings) that the bus keeps track of [default: 256]
     #[arg(long, value_name = "N")]
     max_arrivals: Option<u32>,
+    /// How many topics can be retained, at most 4096; 0 for a bus without values [default: 512]
+    #[arg(long, value_name = "N")]
+    retained_topics: Option<u32>,
+    /// Room for the values of retained topics, which they take twice; one value may take a quarter [default: 448KiB]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    retained_bytes: Option<u64>,
     /// Print the new bus as a JSON object
     #[arg(long)]
     json: bool,
 }
+
+/// Topics and bytes, if one of the two is given. The library sets both at once.
+const RETAINED: (u32, u64) = (512, 448 << 10);
 
 /// Creates the bus. With `--if-absent`, succeeds if it exists with the given settings.
 pub(crate) fn run(location: &BusLocation, arguments: Create) -> Result<(), Failure> {
@@ -81,9 +90,19 @@ pub(crate) fn run(location: &BusLocation, arguments: Create) -> Result<(), Failu
     let config = set(config, arguments.readers, BusConfig::readers_group);
     let config = set(config, arguments.mode, BusConfig::mode);
     let config = set(config, arguments.huge_pages.then_some(true), BusConfig::huge_pages);
-    let (bus, is_new) = match config.create(&arguments.name) {
+    let (retained_topics, retained_bytes) = (arguments.retained_topics, arguments.retained_bytes);
+    let with_retained = |others: (u32, u64)| match (retained_topics, retained_bytes) {
+        (None, None) => config.clone(),
+        (topics, bytes) => {
+            config.clone().retained(topics.unwrap_or(others.0), bytes.unwrap_or(others.1))
+        }
+    };
+    let (bus, is_new) = match with_retained(RETAINED).create(&arguments.name) {
         Err(OpenError::AlreadyExists { .. }) if arguments.if_absent => {
-            (config.require_given().open_existing(&arguments.name)?, false)
+            let existing = config.open_existing(&arguments.name)?.stats()?.retained;
+            let RetainedStats { max_topics, bytes, .. } = existing;
+            let config = with_retained((max_topics, bytes)).require_given();
+            (config.open_existing(&arguments.name)?, false)
         }
         answer => (answer?, true),
     };

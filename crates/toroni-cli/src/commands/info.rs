@@ -7,7 +7,7 @@ use clap::Args;
 use clap_complete::ArgValueCompleter;
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
-use toroni::{BusStats, LockOwner, Pattern, PublisherStats, SubscriberSlotStats};
+use toroni::{BusStats, LockOwner, Pattern, PublisherStats, RetainedStats, SubscriberSlotStats};
 use toroni_shell::complete;
 use toroni_shell::failure::Failure;
 use toroni_shell::human;
@@ -60,6 +60,13 @@ pub(crate) fn header_json(stats: &BusStats) -> Value {
         "bytes": stats.tail,
         "oldest_position": stats.oldest_position,
         "topics": stats.topics,
+        "retained": {
+            "topics": stats.retained.topics,
+            "max_topics": stats.retained.max_topics,
+            "missing": stats.retained.missing,
+            "used_bytes": stats.retained.used_bytes,
+            "bytes": stats.retained.bytes,
+        },
     })
 }
 
@@ -128,7 +135,7 @@ fn subscriber_json(subscriber: &SubscriberSlotStats) -> Value {
 }
 
 fn header_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
-    let retained = stats.tail.saturating_sub(stats.oldest_position);
+    let held = stats.tail.saturating_sub(stats.oldest_position);
     let mut lines = vec![
         ("bus", stats.name.clone()),
         ("path", stats.path.to_string_lossy().into_owned()),
@@ -139,7 +146,7 @@ fn header_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
             format!(
                 "{}, holds the latest {} of the stream",
                 human::bytes(stats.capacity),
-                human::bytes(retained)
+                human::bytes(held)
             ),
         ),
         (
@@ -154,6 +161,7 @@ fn header_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
                 human::bytes(stats.topic_table_bytes)
             ),
         ),
+        ("retained", retained(&stats.retained)),
         ("policy", stats.policy.to_string()),
         ("lock", format!("{}, {}", stats.lock, owner(stats.lock_owner.as_ref()))),
         ("notifier", stats.notify.to_string()),
@@ -174,6 +182,26 @@ fn header_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
         output.line(&format!("{label:<11} {}", toroni_shell::output::printable(&value)))?;
     }
     Ok(())
+}
+
+fn retained(stats: &RetainedStats) -> String {
+    if stats.max_topics == 0 {
+        return "no topics, because the bus was created for none".to_owned();
+    }
+    let missing = match stats.missing {
+        0 => String::new(),
+        missing => format!(
+            "; no room for {} (`toroni create --retained-bytes`)",
+            human::counted(missing.into(), "value")
+        ),
+    };
+    format!(
+        "{} of {} topics, {} of {} in use{missing}",
+        human::count(stats.topics.into()),
+        human::count(stats.max_topics.into()),
+        human::bytes(stats.used_bytes),
+        human::bytes(stats.bytes),
+    )
 }
 
 /// Counts the dead, whose slots are free for others.
@@ -294,11 +322,11 @@ fn patterns(subscriber: &SubscriberSlotStats) -> String {
     if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
 }
 
-fn age(since: SystemTime) -> String {
+pub(super) fn age(since: SystemTime) -> String {
     // If the clock was set back since then, the age is 0.
     human::duration(since.elapsed().unwrap_or_default())
 }
 
-fn unix_seconds(time: SystemTime) -> f64 {
+pub(super) fn unix_seconds(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

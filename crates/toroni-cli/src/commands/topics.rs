@@ -6,7 +6,7 @@ use crate::{opening, participants};
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use serde_json::{Value, json};
-use toroni::SubscriberSlotStats;
+use toroni::{SubscriberSlotStats, ValueStats};
 use toroni_shell::complete;
 use toroni_shell::failure::Failure;
 use toroni_shell::location::BusLocation;
@@ -16,7 +16,12 @@ use toroni_shell::{human, note};
 #[derive(Args)]
 #[command(after_help = "Examples:
   toroni -b plant topics 'boiler/**'
-  toroni topics --json | jq -r 'select(.messages > 100) | .topic'")]
+  toroni topics --json | jq -r 'select(.messages > 100) | .topic'
+  toroni topics --json | jq -r 'select(.value.state == \"missing\") | .topic'
+
+If topics are retained, VALUE is the size of the newest message that the bus keeps of each. It is none if there is none or it was \
+cleared, missing if the bus had no room for it, and - for a topic that is not retained. AGE is the age of the value, if its \
+publisher stamps messages (pub --timestamps).")]
 pub(crate) struct Topics {
     /// Topics to show, such as plant/** [default: **]
     #[arg(value_name = "PATTERN", hide_default_value = true, default_value = "**", add = ArgValueCompleter::new(complete::topics))]
@@ -48,7 +53,10 @@ pub(crate) fn run(location: &BusLocation, arguments: &Topics) -> Result<(), Fail
     let subscribers: Option<Vec<SubscriberSlotStats>> =
         subscribers.map(|all| all.into_iter().filter(|one| one.alive).collect());
     let mut output = Output::new()?;
-    let mut table = Table::new(&["TOPIC", ">MESSAGES", ">BYTES", ">SUBSCRIBERS", "NAMES"]);
+    let has_values = topics.iter().any(|topic| topic.value.is_some());
+    let values = if has_values { &[">VALUE", ">AGE"][..] } else { &[] };
+    let titles = [&["TOPIC", ">MESSAGES", ">BYTES"], values, &[">SUBSCRIBERS", "NAMES"]].concat();
+    let mut table = Table::new(&titles);
     for topic in topics {
         let listeners = subscribers.as_deref().map(|all| listeners(all, &topic.name));
         if arguments.json {
@@ -56,18 +64,22 @@ pub(crate) fn run(location: &BusLocation, arguments: &Topics) -> Result<(), Fail
                 "topic": topic.name,
                 "messages": topic.messages,
                 "bytes": topic.bytes,
+                "value": value_json(topic.value),
                 "subscribers": listeners.map(|all| all.iter().map(listener_json).collect::<Value>()),
             }))?;
         } else {
             let certain =
                 listeners.as_ref().map(|all| all.iter().filter(|one| one.certain).count());
-            table.row(vec![
-                topic.name,
-                human::count(topic.messages),
-                human::bytes(topic.bytes),
+            let mut cells =
+                vec![topic.name, human::count(topic.messages), human::bytes(topic.bytes)];
+            if has_values {
+                cells.extend(value(topic.value));
+            }
+            cells.extend([
                 certain.map_or_else(|| "not visible".to_owned(), |count| count.to_string()),
                 names(&listeners.unwrap_or_default()),
             ]);
+            table.row(cells);
         }
     }
     if !table.is_empty() {
@@ -79,6 +91,37 @@ pub(crate) fn run(location: &BusLocation, arguments: &Topics) -> Result<(), Fail
         ))?;
     }
     output.flush()
+}
+
+/// Returns the value of a topic, and its age.
+fn value(value: Option<ValueStats>) -> [String; 2] {
+    let none = || "-".to_owned();
+    match value {
+        Some(ValueStats::None) => ["none".to_owned(), none()],
+        Some(ValueStats::Kept { bytes, published, .. }) => {
+            [human::bytes(bytes), published.map_or_else(none, super::info::age)]
+        }
+        Some(ValueStats::Missing { bytes, .. }) => {
+            [format!("missing ({})", human::bytes(bytes)), none()]
+        }
+        _ => [none(), none()],
+    }
+}
+
+fn value_json(value: Option<ValueStats>) -> Value {
+    match value {
+        Some(ValueStats::None) => json!({ "state": "none" }),
+        Some(ValueStats::Kept { sequence, bytes, published }) => json!({
+            "state": "kept",
+            "sequence": sequence,
+            "bytes": bytes,
+            "published": published.map(super::info::unix_seconds),
+        }),
+        Some(ValueStats::Missing { sequence, bytes }) => {
+            json!({ "state": "missing", "sequence": sequence, "bytes": bytes })
+        }
+        _ => Value::Null,
+    }
 }
 
 /// A subscriber that receives, or may receive, a topic.

@@ -7,13 +7,16 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 use toroni::admin::{self, CleanAction};
-use toroni::{BusConfig, DirectoryError, FileError};
+use toroni::{BusConfig, DirectoryError, FileError, RetainedStats};
 use toroni_shell::human;
 
 /// The size of a bus with the default settings: 4 MiB of ring, 1 MiB of topics, headers and slots.
 const DEFAULT_BUS_BYTES: u64 = 6 << 20;
 /// Enough for a few buses. Containers often have less.
 const COMFORTABLE_BYTES: u64 = 64 << 20;
+
+/// More buses are not checked one by one.
+const MOST_BUSES: usize = 100;
 
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
@@ -227,7 +230,6 @@ pub(super) fn leftovers(directory: &Path) -> Finding {
 /// another user.
 pub(super) fn rights(directory: &Path) -> Vec<Finding> {
     const CHECK: &str = "your rights";
-    const MOST_BUSES: usize = 100;
     // If the directory cannot be listed, another check reports it.
     let buses = admin::list(Some(directory)).unwrap_or_default();
     let mut findings: Vec<Finding> = buses
@@ -268,6 +270,45 @@ pub(super) fn rights(directory: &Path) -> Vec<Finding> {
         findings.push(Finding::ok(CHECK, format!("{more} more buses were not checked")));
     }
     findings
+}
+
+/// Checks for each bus whether values of retained topics are missing, and whether their number or room is nearly used up.
+pub(super) fn values(directory: &Path) -> Vec<Finding> {
+    const CHECK: &str = "retained topics";
+    let mut findings = Vec::new();
+    // If the directory cannot be listed, or a bus not be read, other checks report it.
+    for bus in admin::list(Some(directory)).unwrap_or_default().iter().take(MOST_BUSES) {
+        let opened = BusConfig::new().directory(directory).open_existing(&bus.name);
+        let Ok(Ok(stats)) = opened.map(|bus| bus.stats()) else { continue };
+        let (name, retained) = (&bus.name, stats.retained);
+        let RetainedStats { topics, max_topics, missing, used_bytes, bytes, .. } = retained;
+        let mut warn = |what: String, option: &str| {
+            let remedy = format!("create the bus again with a larger {option}");
+            findings.push(Finding::warn(CHECK, format!("{name}: {what}"), remedy));
+        };
+        let room = format!("{} of {} in use", human::bytes(used_bytes), human::bytes(bytes));
+        if missing > 0 {
+            let values = human::counted(missing.into(), "value");
+            warn(format!("no room for {values}, {room}"), "--retained-bytes");
+        } else if is_nearly_full(used_bytes, bytes) {
+            warn(format!("the room for values is nearly used up, {room}"), "--retained-bytes");
+        }
+        if is_nearly_full(topics.into(), max_topics.into()) {
+            warn(
+                format!("{topics} of {max_topics} topics that can be retained are"),
+                "--retained-topics",
+            );
+        }
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok(CHECK, "no value is missing"));
+    }
+    findings
+}
+
+/// Returns whether nine tenths are in use.
+fn is_nearly_full(used: u64, all: u64) -> bool {
+    all > 0 && used >= all - all / 10
 }
 
 /// Checks whether systemd removes the shared memory of a user who logs out.

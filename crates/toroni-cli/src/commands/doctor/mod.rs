@@ -18,7 +18,7 @@ use toroni_shell::output::Output;
   toroni doctor --json | jq 'select(.status != \"ok\")'
 
 doctor checks the free space in /dev/shm and in the directory of buses, the limits of this process, namespaces, \
-what dead processes left behind, and what you may do with each bus. It changes \
+what dead processes left behind, what you may do with each bus, and whether each has room for the values of retained topics. It changes \
 nothing, and says which command would. `toroni node doctor` checks what messages between hosts need.")]
 pub(crate) struct Doctor {
     /// Print JSON, one object per line
@@ -31,6 +31,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Doctor) -> Result<(), Fail
     let directory = location.dir.clone().unwrap_or_else(admin::default_directory);
     let checks = CHECKS.iter().map(|check| vec![check(&directory)]);
     let checks = checks.chain(std::iter::once_with(|| files::rights(&directory)));
+    let checks = checks.chain(std::iter::once_with(|| files::values(&directory)));
     finding::report(checks, "Toroni works on this machine", arguments.json)?;
     if !arguments.json {
         let mut output = Output::new()?;

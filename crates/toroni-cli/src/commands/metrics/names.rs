@@ -75,6 +75,27 @@ pub(super) const ALL: &[Metric] = &[
     bus("toroni_topics", Kind::Gauge, "Names in the topic table", |stats| {
         Some(Value::Whole(stats.topics.into()))
     }),
+    bus("toroni_retained_topics", Kind::Gauge, "Retained topics", |stats| {
+        Some(Value::Whole(stats.retained.topics.into()))
+    }),
+    bus("toroni_retained_max_topics", Kind::Gauge, "How many topics can be retained", |stats| {
+        Some(Value::Whole(stats.retained.max_topics.into()))
+    }),
+    bus(
+        "toroni_retained_used_bytes",
+        Kind::Gauge,
+        "Bytes in use for the values of retained topics, which only grow",
+        |stats| Some(Value::Whole(stats.retained.used_bytes)),
+    ),
+    bus("toroni_retained_bytes", Kind::Gauge, "Bytes for the values of retained topics", |stats| {
+        Some(Value::Whole(stats.retained.bytes))
+    }),
+    bus(
+        "toroni_retained_missing",
+        Kind::Gauge,
+        "Retained topics whose value is missing, because the bus had no room for it",
+        |stats| Some(Value::Whole(stats.retained.missing.into())),
+    ),
     Metric {
         name: "toroni_participants",
         kind: Kind::Gauge,
