@@ -71,6 +71,11 @@ fn bash_offers_buses_and_topics() {
     ] {
         assert_eq!(bash(&buses, before), topics, "{before:?}");
     }
+    // Only retained topics have values.
+    buses.succeed(&["-b", "plant", "pub", "--retain", "plant/pump", "x"]);
+    for command in ["get", "clear"] {
+        assert_eq!(bash(&buses, &["-b", "plant", command, "pl"]), ["plant/pump"], "{command}");
+    }
     // Names that a shell would not read as one word are not offered.
     let all = bash(&buses, &["-b", "plant", "pub", ""]);
     let words: Vec<&String> = all.iter().filter(|word| !word.starts_with('-')).collect();

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixDatagram;
 const SETTINGS: [&str; 4] = ["max_publishers", "max_subscribers", "max_arrivals", "topic_table"];
 
 /// Arguments, the exit code, and a part of the error message.
-const WRONG: [(&[&str], i32, &str); 40] = [
+const WRONG: [(&[&str], i32, &str); 46] = [
     (&["create", "there"], 1, "there is already a bus at "),
     (&["info", "nosuch"], 1, "in this directory: odd, other, there"),
     (&["topics", "--bus", "nosuch"], 1, "in this directory: odd, other, there"),
@@ -20,6 +20,10 @@ const WRONG: [(&[&str], i32, &str); 40] = [
     (&["hz", "--interval", "0"], 2, "'--interval <S>': 0 is too short"),
     (&["pub", "a//b", "x"], 2, "empty segment"),
     (&["pub", "a/*", "x"], 2, "reserved character"),
+    (&["get", "--bus", "nosuch"], 1, "in this directory: odd, other, there"),
+    (&["clear", "t", "--bus", "nosuch"], 1, "in this directory: odd, other, there"),
+    (&["get", "a/b*"], 2, "mixes a wildcard"),
+    (&["clear", "a//b"], 2, "empty segment"),
     (&["pub"], 2, "`toroni pub TOPIC`"),
     (&["pub"], 2, "with --json, each message on standard input names its own"),
     (&["pub", "--size", "8", "--repeat", "5"], 2, "`toroni pub TOPIC`"),
@@ -43,6 +47,8 @@ const WRONG: [(&[&str], i32, &str); 40] = [
     (&["create", "q", "--capacity", "100"], 2, "--capacity is 100 bytes"),
     (&["create", "q", "--max-publishers", "0"], 2, "--max-publishers is 0"),
     (&["create", "q", "--max-arrivals", "65537"], 2, "--max-arrivals is 65537"),
+    (&["create", "q", "--retained-topics", "4097"], 2, "--retained-topics is 4097 topics"),
+    (&["create", "q", "--retained-bytes", "5000"], 2, "--retained-bytes is 5000 bytes"),
     (&["create", "q", "--max-subscribers", "9999"], 2, "--max-subscribers is 9999"),
     (&["create", "q", "--topic-table", "17"], 2, "--topic-table is 17 bytes"),
     (&["create", "q", "--policy", "wait:5h"], 2, "--policy is a wait of at most 18000s"),

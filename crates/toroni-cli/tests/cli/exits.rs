@@ -94,6 +94,7 @@ fn short_commands_are_killed_by_the_signal() {
         &["ls"],
         &["info"],
         &["topics"],
+        &["get"],
         &["clean", "--dry-run"],
         &["completions", "bash"],
         &["man"],

@@ -82,7 +82,7 @@ fn without_a_command_there_is_help_without_hidden_commands() {
 fn options_are_shown_where_they_mean_something() {
     let buses = Buses::new();
     let groups = [
-        (&["pub", "sub", "hz", "info", "topics", "clean"][..], true, true),
+        (&["pub", "sub", "get", "clear", "hz", "info", "topics", "clean"][..], true, true),
         (&["ls", "doctor", "demo", "create", "rm"], false, true),
         #[cfg(feature = "top")]
         (&["top"], true, true),

@@ -24,6 +24,10 @@ fn create_applies_all_settings() {
         "multicast:239.255.1.2:5000",
         "--topic-table",
         "64KiB",
+        "--retained-topics",
+        "9",
+        "--retained-bytes",
+        "8KiB",
         "--mode",
         "0640",
         "--json",
@@ -44,8 +48,31 @@ fn create_applies_all_settings() {
         assert_eq!(created[field], value, "{field}");
         assert_eq!(info[field], value, "{field}");
     }
+    for retained in [&created["retained"], &info["retained"]] {
+        assert_eq!((&retained["max_topics"], &retained["bytes"]), (&9.into(), &8192.into()));
+    }
     let ring = std::fs::metadata(buses.path().join("plant/ring")).unwrap();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&ring.permissions()) & 0o777, 0o640);
+}
+
+/// The library has one setting for both, so the program knows the other one's default.
+#[test]
+fn one_setting_of_retained_topics_leaves_the_other_as_it_is() {
+    let buses = Buses::new();
+    let limits = |arguments: &[&str]| {
+        let created = buses.succeed(&[&["create", "--json"], arguments].concat());
+        let retained = json_lines(created.as_bytes())[0]["retained"].clone();
+        [&retained["max_topics"], &retained["bytes"]].map(|limit| limit.as_u64().unwrap())
+    };
+    let [topics, bytes] = limits(&["plain"]);
+    assert_eq!(limits(&["topics", "--retained-topics", "7"]), [7, bytes]);
+    assert_eq!(limits(&["bytes", "--retained-bytes", "8KiB"]), [topics, 8192]);
+    assert_eq!(limits(&["none", "--retained-topics", "0"])[0], 0);
+    let text = buses.succeed(&["info", "none"]);
+    assert!(
+        text.contains("\nretained    no topics, because the bus was created for none\n"),
+        "{text}"
+    );
 }
 
 #[test]

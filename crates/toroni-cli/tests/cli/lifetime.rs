@@ -149,6 +149,8 @@ fn if_absent_compares_what_is_given() {
         ("--max-publishers", "3", "128"),
         ("--max-subscribers", "3", "128"),
         ("--max-arrivals", "3", "256"),
+        ("--retained-topics", "3", "512 topics"),
+        ("--retained-bytes", "4KiB", "458752 bytes"),
         ("--policy", "overwrite", "100ms"),
         ("--lock", "robust", "ease"),
         ("--notify", "datagram", "utex"),
@@ -158,6 +160,11 @@ fn if_absent_compares_what_is_given() {
     ] {
         let arguments = ["create", "plant", "--if-absent", option, value];
         fails(&buses, &arguments, &[&format!("has {option}"), found, "is required"]);
+    }
+    // Of the two for retained topics, one may be given alone.
+    buses.succeed(&["create", "small", "--retained-topics", "3", "--retained-bytes", "8KiB"]);
+    for one in [["--retained-topics", "3"], ["--retained-bytes", "8KiB"]] {
+        buses.succeed(&[&["create", "small", "--if-absent"], &one[..]].concat());
     }
     for flag in ["--huge-pages", "--temporary"] {
         fails(&buses, &["create", "plant", "--if-absent", flag], &["is required"]);

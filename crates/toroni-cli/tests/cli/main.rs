@@ -39,6 +39,7 @@ mod record_space;
 mod replay;
 #[cfg(feature = "record")]
 mod replay_terminal;
+mod retained;
 mod selection;
 mod stopping;
 #[allow(dead_code, reason = "some of it is used only with some features")]

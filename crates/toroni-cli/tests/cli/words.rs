@@ -24,6 +24,7 @@ fn the_name_of_a_bus_in_place_of_a_topic_is_noticed() {
         &["topics", "demo"][..],
         &["hz", "demo", "--count", "1", "--interval", "0.05"],
         &["sub", "demo", "--timeout", "0.05"],
+        &["get", "demo"],
         &["record", file.to_str().unwrap(), "demo", "--duration", "0.05"],
     ] {
         let (_, text) = said(&buses, arguments);

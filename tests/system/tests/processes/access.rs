@@ -312,6 +312,22 @@ fn a_publisher_cannot_receive_unless_it_may() {
     assert!(fixture.by(PUBLISHER, &["info"]).succeeded().contains("subscribers"));
 }
 
+/// To read a value takes the right to subscribe. A publisher that lacks it can clear values all the same.
+#[test]
+fn values_are_for_subscribers_and_publishers_clear_them() {
+    if !is_root("values_are_for_subscribers_and_publishers_clear_them") {
+        return;
+    }
+    let fixture = Fixture::new();
+    fixture.create(&[]);
+    let _ = fixture.by(PUBLISHER, &["pub", "--retain", "a", "hello"]).succeeded();
+    fixture.by(PUBLISHER, &["get"]).refused(&["no permission", "--readers"]);
+    fixture.by(SUBSCRIBER, &["clear", "a"]).refused(&["no permission", "--writers"]);
+    assert_eq!(fixture.by(SUBSCRIBER, &["get"]).succeeded(), "a\thello\n");
+    let _ = fixture.by(PUBLISHER, &["clear", "a"]).succeeded();
+    fixture.by(SUBSCRIBER, &["get"]).refused(&["has a value"]);
+}
+
 #[test]
 fn a_stranger_learns_what_to_do() {
     if !is_root("a_stranger_learns_what_to_do") {

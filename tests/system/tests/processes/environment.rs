@@ -17,7 +17,7 @@ use system_tests::{Program, TempRoot, Watchdog, program, wait_until};
 use toroni_testkit::directory::entries;
 
 /// Every way to come to the bus `b`; each creates it if it is not there, or says that it is not.
-const WAYS: [&[&str]; 10] = [
+const WAYS: [&[&str]; 12] = [
     &["pub", "a", "x"],
     &["sub", "--create", "--count", "1", "--timeout", "0.1"],
     &["hz", "--count", "1", "--interval", "0.1"],
@@ -27,6 +27,8 @@ const WAYS: [&[&str]; 10] = [
     &["record", RECORDING, "--duration", "0.1"],
     &["replay", EMPTY],
     &["create", "b", "--temporary", "--capacity", "64KiB"],
+    &["get"],
+    &["clear", "a"],
     &["ls"],
 ];
 
@@ -202,10 +204,10 @@ fn a_missing_directory_is_named() {
     let _ =
         run(toroni_at(&one, &["create", "b", "--temporary", "--capacity", "64KiB"])).succeeded();
     let deep = root.buses().join("no/where");
-    for way in &WAYS[..9] {
+    for way in &WAYS[..11] {
         let outcome = by_in(&root, &deep, way);
         match way[0] {
-            "info" | "topics" | "hz" | "top" => {
+            "info" | "topics" | "get" | "clear" | "hz" | "top" => {
                 outcome.refused(&["there is no bus", "no/where/b", "create"])
             }
             _ => outcome.refused(&["there is no directory", "/no", "create it", "TORONI_DIR"]),
@@ -256,7 +258,9 @@ fn what_is_no_bus_is_left_alone() {
             match way[0] {
                 "ls" => assert_eq!(outcome.code, Some(0), "{what}: {outcome:?}"),
                 // It looks for a bus, and there is none.
-                "info" | "topics" | "hz" | "top" if outcome.stderr.contains("there is no bus") => {
+                "info" | "topics" | "get" | "clear" | "hz" | "top"
+                    if outcome.stderr.contains("there is no bus") =>
+                {
                     outcome.refused(&[]);
                 }
                 "record" if outcome.stderr.contains(WAITS) => {

@@ -390,3 +390,8 @@ fn an_address_in_use_is_named() {
     assert!(said.contains(&address) && said.contains("--listen"), "{said}");
     assert_eq!(buses.run(&["serve-metrics", "--listen", "everywhere"]).status.code(), Some(2));
 }
+
+/// Returns what the server says about all buses.
+pub(super) fn of(buses: &Buses) -> Samples {
+    Server::start(buses, &[]).metrics()
+}
