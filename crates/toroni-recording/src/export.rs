@@ -1,7 +1,7 @@
 //! Recordings of messages that are not on a bus: the events in the log of a sequencer.
 
-use crate::file::{Compress, Description, Part, Sync, Topic, Totals, Unwritable, failure};
-use crate::format::{self, OriginRun, RecordedLoss};
+use crate::file::{Compress, Description, Message, Part, Sync, Topic, Totals, Unwritable, failure};
+use crate::format::{self, OriginRun, RecordedLoss, Retention};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use toroni::{Lost, Origin};
@@ -49,10 +49,15 @@ impl Export {
         if known == next {
             self.topics.push(Topic { name: topic.to_owned(), to_descendants });
         }
-        let run = OriginRun::of(number, origin, Some(number));
-        let context = (&self.topics[..], &self.description);
-        let written =
-            self.part.message(known, context, number, (number, number), payload, Some(run));
+        let message = Message {
+            topic: known,
+            retention: Retention::None,
+            sequence: number,
+            times: (number, number),
+            payload,
+            origin: Some(OriginRun::of(number, origin, Some(number))),
+        };
+        let written = self.part.message(&message, (&self.topics[..], &self.description));
         written.map_err(|error| self.failure(&error))
     }
 

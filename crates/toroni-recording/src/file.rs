@@ -2,7 +2,7 @@
 
 use crate::format::{
     self, ENDED, LOST_SCHEMA, LOST_TOPIC, METADATA, NOTE_SCHEMA, NOTE_TOPIC, ORIGIN_TOPIC,
-    OriginRun, RecordedLoss, RecordedNote,
+    OriginRun, RecordedLoss, RecordedNote, Retention,
 };
 use crate::new_file::{NewFile, cannot_create};
 use clap::ValueEnum;
@@ -39,6 +39,23 @@ pub struct Topic {
     pub name: String,
     /// Whether its messages go to the topics below it, too.
     pub to_descendants: bool,
+}
+
+/// A message that is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// The number of its topic.
+    pub topic: u32,
+    /// What it has to do with the value of its topic.
+    pub retention: Retention,
+    /// Its sequence on the bus.
+    pub sequence: u64,
+    /// When it was recorded, and when it was published.
+    pub times: (u64, u64),
+    /// Its bytes.
+    pub payload: &'a [u8],
+    /// Where it was published first.
+    pub origin: Option<OriginRun>,
 }
 
 /// How messages are compressed.
@@ -162,8 +179,10 @@ impl Schema {
 /// What a file has.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
-    /// Messages.
+    /// Messages of the stream.
     pub messages: u64,
+    /// Values of topics, which were published before their place in the file.
+    pub values: u64,
     /// Reports of losses.
     pub losses: u64,
     /// Messages that these losses are about.
@@ -198,8 +217,8 @@ pub struct Part {
     chunk_records: u64,
     chunk_channels: u64,
     chunk_began: Option<Instant>,
-    /// The channel of each topic of the recorder; 0 if it has none yet.
-    channels: Vec<u16>,
+    /// The channels of each topic of the recorder, by what they have to do with its value; 0 for those that it does not have yet.
+    channels: Vec<[u16; Retention::ALL.len()]>,
     channel_count: usize,
     lost_channel: u16,
     origin_channel: u16,
@@ -356,12 +375,13 @@ impl Part {
 
     fn channel(
         &mut self,
-        number: u32,
+        (number, retention): (u32, Retention),
         topics: &[Topic],
         description: &Description,
     ) -> Result<u16, Unwritable> {
         let index = number as usize;
-        if let Some(channel) = self.channels.get(index).copied().filter(|channel| *channel != 0) {
+        let known = self.channels.get(index).map(|channels| channels[retention as usize]);
+        if let Some(channel) = known.filter(|channel| *channel != 0) {
             return Ok(channel);
         }
         let topic = topics.get(index).expect("topics come before their messages");
@@ -381,14 +401,14 @@ impl Part {
         }
         let bytes = topic.name.len() + encoding.len() + 128;
         self.room(bytes)?;
-        let metadata = format::of_topic(topic.to_descendants);
+        let metadata = format::of_topic(topic.to_descendants, retention);
         let channel = self.writer.add_channel(schema_id, &topic.name, &encoding, &metadata)?;
         self.chunk_bytes += bytes;
         self.summary_bytes += bytes as u64 + 32;
         if self.channels.len() <= index {
-            self.channels.resize(index + 1, 0);
+            self.channels.resize(index + 1, Default::default());
         }
-        self.channels[index] = channel;
+        self.channels[index][retention as usize] = channel;
         self.channel_count += 1;
         Ok(channel)
     }
@@ -412,20 +432,23 @@ impl Part {
     /// Writes a message.
     pub fn message(
         &mut self,
-        topic: u32,
+        message: &Message<'_>,
         (topics, description): (&[Topic], &Description),
-        sequence: u64,
-        times: (u64, u64),
-        payload: &[u8],
-        origin: Option<OriginRun>,
     ) -> Result<(), Unwritable> {
+        let Message { topic, retention, sequence, times, payload, origin } = *message;
         self.begin_chunk();
         self.room(payload.len() + 256)?;
-        let channel = self.channel(topic, topics, description)?;
+        let channel = self.channel((topic, retention), topics, description)?;
         self.write(channel, sequence, times, payload)?;
         self.chunk_channels = self.chunk_channels.max(u64::from(channel));
-        self.totals.messages += 1;
-        self.totals.bytes += payload.len() as u64;
+        match retention {
+            Retention::None | Retention::Message => {
+                self.totals.messages += 1;
+                self.totals.bytes += payload.len() as u64;
+            }
+            Retention::Value => self.totals.values += 1,
+            Retention::Cleared => {}
+        }
         if let Some(next) = origin
             && !self.run.as_mut().is_some_and(|run| run.extend(&next))
         {
@@ -534,11 +557,12 @@ impl Part {
     /// Writes the end of the file: totals, summary, index.
     pub fn finish(mut self, reason: &str) -> Result<Totals, Unwritable> {
         self.end_chunk()?;
-        let Totals { messages, losses, lost_messages, bytes } = self.totals;
+        let Totals { messages, values, losses, lost_messages, bytes } = self.totals;
         let totals = Metadata {
             name: METADATA.to_owned(),
             metadata: BTreeMap::from([
                 ("messages".to_owned(), messages.to_string()),
+                ("values".to_owned(), values.to_string()),
                 ("losses".to_owned(), losses.to_string()),
                 ("lost_messages".to_owned(), lost_messages.to_string()),
                 ("payload_bytes".to_owned(), bytes.to_string()),

@@ -22,6 +22,8 @@ pub(crate) const KIND: &str = "toroni.kind";
 pub(crate) const OWN_CHANNELS: std::ops::RangeInclusive<u16> = 1..=3;
 /// The key in the metadata of a channel whose messages were published to descendants.
 pub(crate) const TO_DESCENDANTS: &str = "toroni.to_descendants";
+/// The key in the metadata of a channel of a topic that is retained; see [`Retention`].
+pub(crate) const RETAINED: &str = "toroni.retained";
 /// The name of the metadata records.
 pub(crate) const METADATA: &str = "toroni";
 /// Keys in the metadata record at the front.
@@ -35,6 +37,37 @@ pub(crate) const ENDED: &str = "ended";
 
 /// Why messages are lost that are in a damaged part of a recording.
 const DAMAGED: &str = "damaged";
+/// Why the value of a topic is missing: the bus, or the recorder, had no room for it.
+const NO_ROOM: &str = "no_room_for_value";
+
+/// What a message of a recording has to do with the value of its topic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Retention {
+    /// Nothing, as far as the recorder knew: the topic was not retained.
+    #[default]
+    None,
+    /// It is a message of the stream, and the value of its topic from then on.
+    Message,
+    /// It is the value of its topic at this place, and was published before.
+    Value,
+    /// It is no message, but says that the value was cleared.
+    Cleared,
+}
+
+impl Retention {
+    /// All, in the order of their numbers.
+    pub(crate) const ALL: [Self; 4] = [Self::None, Self::Message, Self::Value, Self::Cleared];
+
+    /// Returns what the metadata of a channel say, or `None` if they say nothing.
+    pub(crate) fn as_str(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Message => Some("message"),
+            Self::Value => Some("value"),
+            Self::Cleared => Some("cleared"),
+        }
+    }
+}
 
 /// The JSON Schema of the channel with the losses.
 pub(crate) const LOST_SCHEMA: &str = r#"{
@@ -179,6 +212,20 @@ impl RecordedLoss {
             reason: DAMAGED.to_owned(),
             ..Self::lapse(from_sequence, 0, 0)
         }
+    }
+
+    /// Returns the loss of the value of a topic, of this length, for which there was no room.
+    pub fn value(from_sequence: u64, topic: &str, length: u64) -> Self {
+        Self {
+            reason: NO_ROOM.to_owned(),
+            scope: vec![topic.to_owned()],
+            ..Self::lapse(from_sequence, 1, length)
+        }
+    }
+
+    /// Returns the topic whose value is missing, if it is such a loss.
+    pub fn of_value(&self) -> Option<&str> {
+        self.scope.first().map(String::as_str).filter(|_| self.reason == NO_ROOM)
     }
 
     /// Returns whether they are in a damaged part of a recording.
@@ -329,9 +376,10 @@ pub(crate) fn kind(kind: &str) -> BTreeMap<String, String> {
 }
 
 /// Returns the metadata of a topic's channel.
-pub(crate) fn of_topic(to_descendants: bool) -> BTreeMap<String, String> {
-    let entry = (TO_DESCENDANTS.to_owned(), "true".to_owned());
-    if to_descendants { BTreeMap::from([entry]) } else { BTreeMap::new() }
+pub(crate) fn of_topic(to_descendants: bool, retention: Retention) -> BTreeMap<String, String> {
+    let below = to_descendants.then_some((TO_DESCENDANTS, "true"));
+    let entries = below.into_iter().chain(retention.as_str().map(|text| (RETAINED, text)));
+    entries.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 impl From<&RecordedLoss> for exchange::Loss {

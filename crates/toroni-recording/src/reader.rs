@@ -6,7 +6,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::chunk::{Chunk, ChunkRecord, MOST_CHUNK_BYTES};
-use super::format::{self, OriginRun, RecordedLoss, RecordedNote};
+use super::format::{self, OriginRun, RecordedLoss, RecordedNote, Retention};
 use super::wire::{
     self, Bytes, ChannelRecord, ChunkHeader, ChunkIndex, FOOTER_BYTES, FOOTER_COVERED_BYTES, MAGIC,
     MessageHeader, RECORD_HEADER_BYTES, op,
@@ -34,6 +34,8 @@ pub enum ChannelKind {
     Topic {
         /// Whether they go to the topics below it, too.
         to_descendants: bool,
+        /// What they have to do with the value of the topic.
+        retention: Retention,
     },
     /// Losses.
     Lost,
@@ -64,7 +66,13 @@ impl From<ChannelRecord> for Channel {
         } else if is(format::KIND, "note") {
             ChannelKind::Note
         } else {
-            ChannelKind::Topic { to_descendants: is(format::TO_DESCENDANTS, "true") }
+            let retention = Retention::ALL.into_iter().find(|retention| {
+                retention.as_str().is_some_and(|text| is(format::RETAINED, text))
+            });
+            ChannelKind::Topic {
+                to_descendants: is(format::TO_DESCENDANTS, "true"),
+                retention: retention.unwrap_or_default(),
+            }
         };
         Self { topic: record.topic, encoding: record.encoding, kind }
     }
@@ -75,6 +83,10 @@ impl From<ChannelRecord> for Channel {
 pub enum ItemKind {
     /// A message.
     Message,
+    /// The value of a topic at this place. It was published before.
+    Value,
+    /// No message: the value of a topic was cleared.
+    Cleared,
     /// A loss: see [`Reader::loss`].
     Loss,
     /// A note of the recorder: see [`Reader::note`].
@@ -445,6 +457,13 @@ impl<R: Read + Seek> Reader<R> {
         self.channels.get(usize::from(id))?.as_ref()
     }
 
+    /// Returns whether the file may have a topic that is retained. A file without an index has described only some of its channels.
+    pub fn may_have_values(&self) -> bool {
+        let is_retained = |channel: &Arc<Channel>| matches!(channel.kind, ChannelKind::Topic { retention, .. } if retention != Retention::None);
+        self.summary.as_ref().is_none_or(|summary| summary.descriptions.is_empty())
+            || self.channels.iter().flatten().any(is_retained)
+    }
+
     /// Returns the channel with the losses, if the file has one.
     pub(crate) fn lost_channel(&self) -> Option<u16> {
         let is_lost = |channel: &Option<Arc<Channel>>| {
@@ -796,7 +815,7 @@ impl<R: Read + Seek> Reader<R> {
         let is_own = format::OWN_CHANNELS.contains(&channel)
             && self.notes.0.contains_key(format::SEQUENCE_BASE);
         self.channel_of(channel)
-            .map_or(!is_own, |channel| matches!(channel.kind, ChannelKind::Topic { .. }))
+            .map_or(!is_own, |channel| kind_of(channel.kind) == Some(ItemKind::Message))
     }
 
     /// Takes note of a message of the file. Returns what it is and its sequence, or `None` for origins, and on a channel
@@ -808,19 +827,20 @@ impl<R: Read + Seek> Reader<R> {
             self.unknown = self.unknown.saturating_add(count);
             return None;
         };
-        let kind = match channel.kind {
-            ChannelKind::Topic { .. } => ItemKind::Message,
-            ChannelKind::Lost => ItemKind::Loss,
-            ChannelKind::Note => ItemKind::Note,
-            // Their sequence is that of an earlier message.
-            ChannelKind::Origin => return None,
-        };
+        let kind = kind_of(channel.kind)?;
         self.last_time = header.log_time;
         // The file has the low 32 bits. Sequences grow.
         let low = u32::try_from(self.last_sequence & u64::from(u32::MAX)).unwrap_or(0);
-        let sequence = self.last_sequence.wrapping_add(header.sequence.wrapping_sub(low).into());
+        let ahead = header.sequence.wrapping_sub(low);
+        if matches!(kind, ItemKind::Value | ItemKind::Cleared) && ahead.cast_signed() < 0 {
+            // But for values, and for those that were cleared during a loss.
+            let back = ahead.wrapping_neg();
+            return Some((kind, self.last_sequence.saturating_sub(back.into())));
+        }
+        let sequence = self.last_sequence.wrapping_add(ahead.into());
         self.last_sequence = sequence;
-        self.next_sequence = sequence.saturating_add(u64::from(kind == ItemKind::Message));
+        let has_place = matches!(kind, ItemKind::Message | ItemKind::Value | ItemKind::Cleared);
+        self.next_sequence = sequence.saturating_add(has_place.into());
         Some((kind, sequence))
     }
 
@@ -908,6 +928,21 @@ impl<R: Read + Seek> Reader<R> {
     }
 }
 
+/// Returns what the messages of a channel are, or `None` for origins: their sequence is that of an earlier message.
+#[inline]
+fn kind_of(channel: ChannelKind) -> Option<ItemKind> {
+    match channel {
+        ChannelKind::Topic { retention: Retention::None | Retention::Message, .. } => {
+            Some(ItemKind::Message)
+        }
+        ChannelKind::Topic { retention: Retention::Value, .. } => Some(ItemKind::Value),
+        ChannelKind::Topic { retention: Retention::Cleared, .. } => Some(ItemKind::Cleared),
+        ChannelKind::Lost => Some(ItemKind::Loss),
+        ChannelKind::Note => Some(ItemKind::Note),
+        ChannelKind::Origin => None,
+    }
+}
+
 /// Reads a recording to its end, or to what is wrong with it. Returns how many messages, losses and notes it has, and the
 /// most bytes of memory that one of its chunks took. The fuzz harness and the tests of this crate call it.
 #[doc(hidden)]
@@ -935,7 +970,7 @@ pub fn walk(bytes: &[u8], with_origins: bool) -> (u64, usize) {
                 let has_channel = reader.channel_of(item.channel).is_some();
                 assert!(has_channel || item.kind == ItemKind::Damage, "a message has a channel");
                 match item.kind {
-                    ItemKind::Message => {}
+                    ItemKind::Message | ItemKind::Value | ItemKind::Cleared => {}
                     ItemKind::Damage => assert!(reader.damage().is_some()),
                     ItemKind::Loss => drop(reader.loss(&item)),
                     ItemKind::Note => drop(reader.note(&item)),

@@ -185,7 +185,10 @@ impl Copy<'_> {
                             }
                             return Err(broken("the channel of a message is not described"));
                         }
-                        if let Some((_, sequence)) = passed {
+                        // The sequence of a value is not that of its place.
+                        if let Some((kind, sequence)) = passed
+                            && kind != ItemKind::Value
+                        {
                             self.begin(sequence, header.log_time, reader)?;
                         }
                         let header = MessageHeader {

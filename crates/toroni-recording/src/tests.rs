@@ -25,7 +25,8 @@ fn file(compression: Option<Compression>, chunks: bool) -> Vec<u8> {
     let lost = writer.add_channel(schema, LOST_TOPIC, "json", &format::kind("lost")).unwrap();
     writer.add_channel(0, NOTE_TOPIC, "json", &format::kind("note")).unwrap();
     let origins = writer.add_channel(0, ORIGIN_TOPIC, "", &format::kind("origin")).unwrap();
-    let topic = writer.add_channel(0, "plant/a", "", &format::of_topic(true)).unwrap();
+    let topic =
+        writer.add_channel(0, "plant/a", "", &format::of_topic(true, Retention::None)).unwrap();
     let mut write = |channel_id, number: u64, data: &[u8]| {
         let sequence = u32::try_from((4_294_967_290 + number) & 0xFFFF_FFFF).unwrap();
         let (log_time, publish_time) = (number * 10, number * 10 + 1);

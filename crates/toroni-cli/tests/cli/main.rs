@@ -36,6 +36,8 @@ mod record_options;
 #[cfg(feature = "record")]
 mod record_space;
 #[cfg(feature = "record")]
+mod record_values;
+#[cfg(feature = "record")]
 mod replay;
 #[cfg(feature = "record")]
 mod replay_terminal;

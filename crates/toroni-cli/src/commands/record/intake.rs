@@ -3,12 +3,13 @@
 use super::clock::Clock;
 use super::control::{Action, Request};
 use super::trigger;
-use std::collections::{HashMap, VecDeque};
+use super::values::Retained;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
-use toroni::{InPlace, Origin, Pattern, ReceiveError};
+use toroni::{InPlace, Origin, Pattern, ReceiveError, RetainedError};
 use toroni_recording::file::Topic;
-use toroni_recording::format::{RecordedLoss, RecordedNote};
+use toroni_recording::format::{RecordedLoss, RecordedNote, Retention};
 use toroni_shell::failure::Failure;
 
 /// How many buffers there are. They hide a stall of the disk: of 0.3 s at 100 MiB/s.
@@ -39,6 +40,8 @@ pub(super) enum What {
     /// A message on the topic with this number. `origin` says where in [`Buffer::origins`] its origin is.
     Message {
         topic: u32,
+        /// A message of the stream has none here: the writer knows by then whether its topic is retained.
+        retention: Retention,
         origin: Option<u32>,
     },
     /// The next of [`Buffer::losses`].
@@ -54,6 +57,8 @@ struct Pause {
     began_ns: u64,
     /// Messages that were left out.
     messages: u64,
+    /// The sequence of the first.
+    from: u64,
 }
 
 /// Messages on their way to the writer.
@@ -67,6 +72,8 @@ pub(super) struct Buffer {
     pub(super) losses: Vec<RecordedLoss>,
     /// Topics that the writer does not know yet, in the order of their numbers.
     pub(super) topics: Vec<Topic>,
+    /// The numbers of topics of which the writer does not know yet that they are retained.
+    pub(super) retained: Vec<u32>,
     /// What the writer is asked to do.
     pub(super) requests: Vec<Request>,
     /// Whether this is the last buffer of a capture: the writer finishes the file.
@@ -101,6 +108,7 @@ impl Buffer {
         self.origins.clear();
         self.losses.clear();
         self.topics.clear();
+        self.retained.clear();
         self.requests.clear();
         self.ends_file = false;
     }
@@ -146,6 +154,8 @@ pub(super) struct Intake {
     /// Steps of the clock that no file has yet, because nothing was recorded.
     steps: Vec<RecordedNote>,
     pause: Option<Pause>,
+    /// Which topics are retained; `None` on a bus without values.
+    retained: Option<Retained>,
     /// What was asked, and has not taken effect: oldest first.
     due: VecDeque<Due>,
     /// The sequence after the last message.
@@ -162,8 +172,8 @@ impl Intake {
         free: Receiver<Buffer>,
         exclude: Vec<Pattern>,
         trigger: Vec<Pattern>,
-        sequence: u64,
-        quiet: bool,
+        retained: Option<Retained>,
+        (sequence, quiet): (u64, bool),
     ) -> Self {
         Self {
             full,
@@ -182,6 +192,7 @@ impl Intake {
             past: VecDeque::new(),
             steps: Vec::new(),
             pause: None,
+            retained,
             due: VecDeque::new(),
             next_sequence: sequence,
             messages: 0,
@@ -199,7 +210,7 @@ impl Intake {
         end: u64,
     ) -> Result<bool, Failure> {
         let (bytes, entries) = (self.buffer.used, self.buffer.entries.len());
-        let origins = self.buffer.origins.len();
+        let (origins, losses) = (self.buffer.origins.len(), self.buffer.losses.len());
         let (mut messages, mut reached_end) = (0, false);
         let (before, pause, mut done) = (self.next_sequence, self.pause, 0);
         let mut due = self.due_at(done);
@@ -215,15 +226,29 @@ impl Intake {
                 due = self.due_at(done);
             }
             let sequence = message.sequence();
-            self.next_sequence = sequence.wrapping_add(1);
+            let retention = match (message.is_retained(), message.is_cleared()) {
+                (_, true) => Retention::Cleared,
+                (true, false) => Retention::Value,
+                (false, false) => Retention::None,
+            };
+            let is_message = retention == Retention::None;
+            if !message.is_retained() {
+                self.next_sequence = sequence.wrapping_add(1);
+            }
             let Some(topic) = self.topic(message.topic(), message.to_descendants()) else {
                 continue;
             };
-            if let Some(pause) = &mut self.pause {
-                pause.messages = pause.messages.saturating_add(1);
+            if !is_message {
+                self.is_retained(topic);
+            }
+            if let Some(pause) = &mut self.pause
+                // Where the pause ends, the values come that changed meanwhile. One that was cleared is none of them.
+                && retention != Retention::Cleared
+            {
+                pause.messages = pause.messages.saturating_add(is_message.into());
                 continue;
             }
-            self.fired |= self.fires.get(topic as usize).copied().unwrap_or(false);
+            self.fired |= is_message && self.fires.get(topic as usize).copied().unwrap_or(false);
             let log_time = self.time_of(message.position());
             let payload = message.payload();
             payload.copy_to(0, self.buffer.space(payload.len()));
@@ -233,13 +258,13 @@ impl Intake {
             });
             let published = message.timestamp().and_then(toroni_shell::exchange::nanoseconds);
             self.buffer.entries.push(Entry {
-                what: What::Message { topic, origin },
+                what: What::Message { topic, retention, origin },
                 sequence,
                 log_time,
                 publish_time: published.unwrap_or(log_time),
                 end: self.buffer.used,
             });
-            messages += 1;
+            messages += u64::from(is_message);
         }
         // Of the messages, each that was published after a step is read after it. The note about the step comes before all.
         let step = self.clock.step();
@@ -254,6 +279,7 @@ impl Intake {
             self.buffer.used = bytes;
             self.buffer.entries.truncate(entries);
             self.buffer.origins.truncate(origins);
+            self.buffer.losses.truncate(losses);
             self.next_sequence = before;
             self.pause = pause;
             self.loss(error)?;
@@ -276,8 +302,16 @@ impl Intake {
                 RecordedLoss::lapse(self.next_sequence, *lost_messages, *lost_bytes)
             }
             ReceiveError::Lost(lost) => RecordedLoss::on_the_way(self.next_sequence, lost),
+            ReceiveError::ValueMissing { topic, length, .. } => {
+                let Some(number) = self.topic(topic, false) else { return Ok(()) };
+                self.is_retained(number);
+                RecordedLoss::value(self.next_sequence, topic, *length)
+            }
             _ => return Err(error.into()),
         };
+        if matches!(error, ReceiveError::Lapped { .. }) {
+            self.next_sequence = self.next_sequence.wrapping_add(loss.messages);
+        }
         if let Some(pause) = &mut self.pause {
             pause.messages = pause.messages.saturating_add(loss.messages);
             return Ok(());
@@ -286,9 +320,11 @@ impl Intake {
             toroni_shell::note::loss(&error.to_string());
         }
         self.lost = self.lost.saturating_add(loss.messages);
-        if matches!(error, ReceiveError::Lapped { .. }) {
-            self.next_sequence = self.next_sequence.wrapping_add(loss.messages);
-        }
+        self.push_loss(loss);
+        self.hand_on_if_due()
+    }
+
+    fn push_loss(&mut self, loss: RecordedLoss) {
         let log_time = self.next_time();
         self.buffer.entries.push(Entry {
             what: What::Loss,
@@ -298,7 +334,6 @@ impl Intake {
             end: self.buffer.used,
         });
         self.buffer.losses.push(loss);
-        self.hand_on_if_due()
     }
 
     /// Returns the number of a topic, or `None` if it is excluded.
@@ -324,12 +359,100 @@ impl Intake {
                 self.topic_count += 1;
             }
             self.topics.insert(key, number);
+            if let (Some(number), Some(retained)) = (number, &mut self.retained) {
+                retained.add(name);
+                // It may be retained by what is not published to descendants, or by what is.
+                let other = self.topics.get(&(name.to_owned(), !to_descendants)).copied().flatten();
+                let known = other.and_then(|other| retained.topics.get(other as usize));
+                if known.is_some_and(|known| known.is_retained) {
+                    self.is_retained(number);
+                }
+            }
             number
         };
         self.last.0.clear();
         self.last.0.push_str(name);
         (self.last.1, self.last.2) = (to_descendants, number);
         number
+    }
+
+    /// Notes that a topic is retained.
+    fn is_retained(&mut self, topic: u32) {
+        let Some(retained) = &mut self.retained else { return };
+        let Some(known) = retained.topics.get(topic as usize) else { return };
+        if known.is_retained {
+            return;
+        }
+        let name = known.name.clone();
+        for to_descendants in [false, true] {
+            let number = self.topics.get(&(name.clone(), to_descendants)).copied().flatten();
+            if let Some(number) = number
+                && let Some(known) = retained.topics.get_mut(number as usize)
+                && !std::mem::replace(&mut known.is_retained, true)
+            {
+                self.buffer.retained.push(number);
+            }
+        }
+    }
+
+    /// Finds out which topics in the buffer are retained.
+    fn find_retained(&mut self) {
+        let Some(retained) = &mut self.retained else { return };
+        let topics = self.buffer.entries.iter().filter_map(|entry| match entry.what {
+            What::Message { topic, .. } => Some(topic),
+            _ => None,
+        });
+        for topic in retained.found(topics) {
+            self.is_retained(topic);
+        }
+    }
+
+    /// Adds the values that changed from this sequence on, as after a loss.
+    fn push_values(&mut self, from: u64) {
+        let Some(retained) = &self.retained else { return };
+        let span = from..self.next_sequence;
+        let all = retained.patterns.iter().map(|pattern| retained.bus.retained_matching(pattern));
+        let mut due = BTreeMap::new();
+        for value in all.flatten().flatten() {
+            let sequence = match &value {
+                Ok(value) => value.sequence(),
+                Err(RetainedError::Missing { sequence, .. }) => *sequence,
+                // One that changes all the time has a newer message in the stream.
+                Err(_) => continue,
+            };
+            if span.contains(&sequence) {
+                due.insert(sequence, value);
+            }
+        }
+        for (sequence, value) in due {
+            let value = match value {
+                Ok(value) => value,
+                Err(RetainedError::Missing { topic, length, .. }) => {
+                    if self.topic(&topic, false).is_some() {
+                        self.push_loss(RecordedLoss::value(self.next_sequence, &topic, length));
+                    }
+                    continue;
+                }
+                Err(_) => continue,
+            };
+            let Some(topic) = self.topic(value.topic(), false) else { continue };
+            self.is_retained(topic);
+            let payload = value.payload();
+            self.buffer.space(payload.len()).copy_from_slice(payload);
+            let origin = value.origin().map(|origin| {
+                self.buffer.origins.push((origin, value.number()));
+                u32::try_from(self.buffer.origins.len() - 1).unwrap_or(u32::MAX)
+            });
+            let log_time = self.next_time();
+            let published = value.timestamp().and_then(toroni_shell::exchange::nanoseconds);
+            self.buffer.entries.push(Entry {
+                what: What::Message { topic, retention: Retention::Value, origin },
+                sequence,
+                log_time,
+                publish_time: published.unwrap_or(log_time),
+                end: self.buffer.used,
+            });
+        }
     }
 
     /// Returns when a message came: now, or a time of the past.
@@ -487,6 +610,7 @@ impl Intake {
         if self.buffer.is_empty() {
             return Ok(());
         }
+        self.find_retained();
         let next = loop {
             match self.free.recv_timeout(CHECK_EVERY) {
                 Ok(buffer) => break buffer,
@@ -502,16 +626,18 @@ impl Intake {
     fn pause(&mut self) -> RecordedNote {
         let note = RecordedNote::Paused;
         self.push(What::Note(note));
-        self.pause = Some(Pause { began_ns: self.clock.now_ns(), messages: 0 });
+        let (began_ns, from) = (self.clock.now_ns(), self.next_sequence);
+        self.pause = Some(Pause { began_ns, messages: 0, from });
         note
     }
 
     /// Ends the pause. Returns the note about it, if there was one.
     fn resume(&mut self) -> Option<RecordedNote> {
-        let Pause { began_ns, messages } = self.pause.take()?;
+        let Pause { began_ns, messages, from } = self.pause.take()?;
         let paused_ns = self.clock.now_ns().saturating_sub(began_ns);
         let note = RecordedNote::Resumed { messages, paused_ns };
         self.push(What::Note(note));
+        self.push_values(from);
         Some(note)
     }
 

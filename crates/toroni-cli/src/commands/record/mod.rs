@@ -9,6 +9,7 @@ mod intake;
 pub(crate) mod options;
 mod split;
 mod trigger;
+mod values;
 
 use crate::opening::{self, Awaited};
 use control::{Action, Control, Request};
@@ -31,6 +32,7 @@ use toroni_shell::ready::ReadyFd;
 use toroni_shell::stop::{GracePeriod, Stop};
 use toroni_shell::{human, note};
 use trigger::Trigger;
+use values::Retained;
 
 /// Records until the arguments or a signal end it.
 pub(crate) fn run(location: &BusLocation, arguments: &Record) -> Result<(), Failure> {
@@ -66,13 +68,15 @@ pub(crate) fn run(location: &BusLocation, arguments: &Record) -> Result<(), Fail
             Awaited::Created(bus) => (bus, arguments.from),
             Awaited::Missing => return Err(stop.interrupted("interrupted before there was a bus")),
         };
-    let mut subscriber = subscribe(&bus, arguments, start, &[])?;
+    let stats = bus.stats()?;
+    let has_values = stats.retained.max_topics > 0;
+    let mut subscriber = subscribe(&bus, arguments, start, has_values)?;
     control.ready();
     let stats = bus.stats()?;
     let description = arguments.description(notes(&bus, arguments, stats.sequence))?;
-    let mut series = Series::new(file, description, arguments);
+    let mut series = Series::new(file, description, arguments, stats.retained.bytes);
     if arguments.trigger.is_empty() {
-        series.begin()?;
+        series.begin(0)?;
     }
 
     let (full, to_write) = mpsc::sync_channel(BUFFERS);
@@ -88,17 +92,23 @@ pub(crate) fn run(location: &BusLocation, arguments: &Record) -> Result<(), Fail
     let exclude = arguments.exclude.clone();
     // Until the first message, a loss stands at the end of the stream.
     let trigger = arguments.trigger.clone();
-    let intake = Intake::new(full, free, exclude, trigger, stats.sequence, arguments.quiet);
+    let retained = has_values.then(|| {
+        let triggers = trigger.iter().map(|pattern| pattern.as_str().to_owned());
+        Retained::new(&bus, arguments.patterns.iter().cloned().chain(triggers).collect())
+    });
+    let place = (stats.sequence, arguments.quiet);
+    let intake = Intake::new(full, free, exclude, trigger, retained, place);
     let mut session = Session {
         bus: &bus,
         arguments,
         stop: &stop,
         writer: &writer,
         control: &control,
+        has_values,
         intake,
         started: Instant::now(),
     };
-    let ended = ready.signal().and_then(|()| {
+    let ended = session.take_values(&mut subscriber).and_then(|()| ready.signal()).and_then(|()| {
         if arguments.trigger.is_empty() {
             session.record(&mut subscriber, false)
         } else {
@@ -145,15 +155,16 @@ fn subscribe(
     bus: &Bus,
     arguments: &Record,
     start: Start,
-    more: &[toroni::Pattern],
+    has_values: bool,
 ) -> Result<Subscriber, SubscriberError> {
     let mut builder =
         bus.subscriber().start(start).gating(arguments.gate).name(arguments.name.as_str());
     let patterns = arguments.patterns.iter().map(String::as_str);
-    for pattern in patterns.chain(more.iter().map(toroni::Pattern::as_str)) {
+    // Values come first, so those of the trigger's topics must be known by then.
+    for pattern in patterns.chain(arguments.trigger.iter().map(toroni::Pattern::as_str)) {
         builder = builder.pattern(pattern);
     }
-    builder.build()
+    builder.retained(has_values).build()
 }
 
 /// Returns the metadata at the front of each file.
@@ -197,6 +208,8 @@ struct Session<'a> {
     stop: &'a Stop,
     writer: &'a JoinHandle<Result<Report, Failure>>,
     control: &'a Control,
+    /// Whether the bus keeps values.
+    has_values: bool,
     intake: Intake,
     started: Instant,
 }
@@ -208,6 +221,21 @@ impl Session<'_> {
         self.stop.is_set()
             || self.writer.is_finished()
             || self.arguments.duration.is_some_and(|wanted| self.started.elapsed() >= wanted)
+    }
+
+    /// Takes the values that come first. Of a topic that is published before that, there is none: its message is in the stream.
+    fn take_values(&mut self, subscriber: &mut Subscriber) -> Result<(), Failure> {
+        while self.arguments.trigger.is_empty() && !subscriber.is_current() {
+            match subscriber.receive_in_place_timeout(Duration::ZERO) {
+                Ok(Some(mut run)) => {
+                    let limit = self.arguments.count.unwrap_or(u64::MAX) - self.intake.messages;
+                    self.intake.run(&mut run, limit, u64::MAX)?;
+                }
+                Ok(None) => {}
+                Err(error) => self.intake.loss(error)?,
+            }
+        }
+        Ok(())
     }
 
     /// Records until it is over, or until `--after` has passed since the last message that matches the trigger.
@@ -230,7 +258,7 @@ impl Session<'_> {
                 end = self.bus.stats()?.tail;
             }
             let limit = wanted - self.intake.messages;
-            if limit == 0 || subscriber.position() >= end {
+            if limit == 0 || subscriber.position() >= end && subscriber.is_current() {
                 return Ok(());
             }
             // While there is nothing to hand on, only signals need a look.
@@ -292,9 +320,6 @@ impl Session<'_> {
     /// Reads along until a message matches, and then records what was before, and what comes after.
     fn record_when_triggered(&mut self, watcher: &mut Subscriber) -> Result<(), Failure> {
         let patterns = &self.arguments.trigger[..];
-        for pattern in patterns {
-            watcher.add_pattern(pattern.as_str())?;
-        }
         loop {
             let began = watcher.position();
             let mut trigger = Trigger::new(patterns, self.arguments.before, began);
@@ -304,16 +329,14 @@ impl Session<'_> {
             let (position, past) = trigger.fire(self.intake.clock.now_ns());
             self.intake.begin(past);
             let start = Start::Position(position);
-            let mut subscriber = match subscribe(self.bus, self.arguments, start, &[]) {
+            let has_values = self.has_values;
+            let mut subscriber = match subscribe(self.bus, self.arguments, start, has_values) {
                 // The ring does not reach back as far.
                 Err(SubscriberError::PositionLost { .. }) => {
-                    subscribe(self.bus, self.arguments, Start::Oldest, &[])?
+                    subscribe(self.bus, self.arguments, Start::Oldest, has_values)?
                 }
                 subscriber => subscriber?,
             };
-            for pattern in patterns {
-                subscriber.add_pattern(pattern.as_str())?;
-            }
             if !self.arguments.quiet {
                 note::remark("triggered: recording");
             }
@@ -353,11 +376,16 @@ impl Session<'_> {
                     let mut fires = false;
                     let mut position = 0;
                     for message in run {
+                        if message.is_retained() || message.is_cleared() {
+                            continue;
+                        }
                         position = message.next_position();
                         // Names of topics do not come from the part of the ring that may be overwritten.
                         fires |= trigger.matches(message.topic(), message.to_descendants());
                     }
-                    trigger.mark(position, self.intake.clock.now_ns());
+                    if position > 0 {
+                        trigger.mark(position, self.intake.clock.now_ns());
+                    }
                     if fires {
                         return Ok(true);
                     }

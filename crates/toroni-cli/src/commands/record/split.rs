@@ -3,6 +3,7 @@
 use super::control::{Action, Request};
 use super::intake::{Buffer, What};
 use super::options::{Record, Split};
+use super::values::{Newest, Payload, Value};
 use rustix::fs::statvfs;
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -10,9 +11,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
-use toroni_recording::file::Topic;
-use toroni_recording::file::{Description, Part, Totals, Unwritable, failure};
-use toroni_recording::format::{CLOCK_OFFSET, OriginRun, RecordedNote};
+use toroni_recording::file::{Description, Message, Part, Topic, Totals, Unwritable, failure};
+use toroni_recording::format::{
+    CLOCK_OFFSET, OriginRun, RecordedLoss, RecordedNote, Retention, SEQUENCE_BASE,
+};
 use toroni_shell::failure::Failure;
 use toroni_shell::human;
 
@@ -91,13 +93,27 @@ pub(super) struct Series {
     part: Option<Part>,
     kept: VecDeque<PathBuf>,
     topics: Vec<Topic>,
+    /// With which the next part begins.
+    newest: Newest,
+    /// Whether the part has nothing but the values with which it begins.
+    is_at_front: bool,
+    /// Where they begin, and later how many bytes they have.
+    front: u64,
+    /// The highest sequence so far.
+    sequence: u64,
     /// A file that was removed while it was open.
     removed: Option<PathBuf>,
     report: Report,
 }
 
 impl Series {
-    pub(super) fn new(path: &Path, description: Description, arguments: &Record) -> Self {
+    /// Begins a series, of which each part begins with values of at most this many bytes.
+    pub(super) fn new(
+        path: &Path,
+        description: Description,
+        arguments: &Record,
+        value_bytes: u64,
+    ) -> Self {
         let Record { split, keep, min_free, .. } = *arguments;
         let is_numbered = split.is_some();
         // Parts of earlier runs: the numbers continue after them, and they count for `keep`.
@@ -114,6 +130,10 @@ impl Series {
             part: None,
             kept: earlier.into_iter().map(|(_, path)| path).collect(),
             topics: Vec::new(),
+            newest: Newest::new(value_bytes),
+            is_at_front: false,
+            front: 0,
+            sequence: 0,
             removed: None,
             report: Report::default(),
         };
@@ -131,8 +151,13 @@ impl Series {
         PathBuf::from(name)
     }
 
-    /// Creates the next file.
-    pub(super) fn begin(&mut self) -> Result<(), Failure> {
+    /// Creates the next file, which begins at this time with the values of retained topics.
+    pub(super) fn begin(&mut self, log_time: u64) -> Result<(), Failure> {
+        if self.sequence > 0 {
+            // Of a series that is long, the base is too far back.
+            let base = self.sequence.saturating_sub(1 << 31).to_string();
+            self.description.notes.insert(SEQUENCE_BASE.to_owned(), base);
+        }
         // With the next one, there are as many as are kept.
         self.remove_beyond(self.keep.map(|keep| keep.saturating_sub(1)));
         let (path, part) = loop {
@@ -150,6 +175,45 @@ impl Series {
         self.kept.push_back(path.clone());
         self.report.files.push(path);
         self.part = Some(part);
+        self.write_values(log_time).map_err(|error| self.describe(&error))
+    }
+
+    /// Writes the values as they are at this place.
+    fn write_values(&mut self, log_time: u64) -> Result<(), Unwritable> {
+        let Some(part) = &mut self.part else { return Ok(()) };
+        (self.is_at_front, self.front) = (true, part.length());
+        for (name, value) in self.newest.in_order() {
+            let Value { topic, sequence, published, origin, payload } = value;
+            let times = (log_time, published.unwrap_or(log_time));
+            match payload {
+                Payload::Kept(payload) => {
+                    let message = Message {
+                        topic: *topic,
+                        retention: Retention::Value,
+                        sequence: *sequence,
+                        times,
+                        payload,
+                        origin: origin
+                            .map(|(origin, number)| OriginRun::of(*sequence, origin, number)),
+                    };
+                    part.message(&message, (&self.topics, &self.description))?;
+                }
+                Payload::Missing(length) => {
+                    let loss = RecordedLoss::value(self.sequence, name, *length);
+                    part.loss(&loss, (log_time, log_time))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the values with which the part begins. They are in a chunk of their own, which says how many bytes they have.
+    fn end_front(&mut self) -> Result<(), Unwritable> {
+        let Some(part) = self.part.as_mut().filter(|_| self.is_at_front) else { return Ok(()) };
+        if part.totals.values > 0 {
+            part.end_chunk()?;
+        }
+        (self.is_at_front, self.front) = (false, part.length().saturating_sub(self.front));
         Ok(())
     }
 
@@ -168,6 +232,7 @@ impl Series {
         let totals = part.finish(reason).map_err(|error| failure(&path, &error))?;
         let sum = &mut self.report.totals;
         sum.messages += totals.messages;
+        sum.values += totals.values;
         sum.bytes += totals.bytes;
         sum.losses += totals.losses;
         sum.lost_messages = sum.lost_messages.saturating_add(totals.lost_messages);
@@ -222,10 +287,10 @@ impl Series {
     }
 
     /// Does what a request asks of the writer.
-    fn handle(&mut self, request: &Request) -> Result<(), Failure> {
+    fn handle(&mut self, request: &Request, log_time: u64) -> Result<(), Failure> {
         if request.action == Action::Split && self.part.is_some() {
             self.end("split")?;
-            self.begin()?;
+            self.begin(log_time)?;
         }
         request.answer(Ok(match &self.part {
             Some(part) => format!("recording to {}", part.path.display()),
@@ -275,31 +340,62 @@ impl Series {
 
     fn write(&mut self, buffer: &mut Buffer) -> Result<(), Failure> {
         self.topics.append(&mut buffer.topics);
+        buffer.retained.drain(..).for_each(|topic| self.newest.mark(topic));
         let mut losses = std::mem::take(&mut buffer.losses).into_iter();
         let mut requests = std::mem::take(&mut buffer.requests).into_iter();
         let mut start = 0;
         for entry in &buffer.entries {
             if matches!(entry.what, What::Request) {
                 if let Some(request) = requests.next() {
-                    self.handle(&request)?;
+                    self.handle(&request, entry.log_time)?;
                 }
                 continue;
             }
-            self.split_if_due()?;
+            self.split_if_due(entry.log_time)?;
+            if !matches!(entry.what, What::Message { retention: Retention::Value, .. }) {
+                self.end_front().map_err(|error| self.describe(&error))?;
+            }
+            self.sequence = self.sequence.max(entry.sequence);
             let Some(part) = &mut self.part else { break };
             let payload = buffer.bytes.get(start..entry.end).unwrap_or_default();
             start = entry.end;
             let times = (entry.log_time, entry.publish_time);
             let written = match entry.what {
-                What::Message { topic, origin } => {
-                    let origin = origin
-                        .and_then(|index| buffer.origins.get(index as usize))
-                        .map(|(origin, number)| OriginRun::of(entry.sequence, *origin, *number));
-                    let context = (&self.topics[..], &self.description);
-                    part.message(topic, context, entry.sequence, times, payload, origin)
+                What::Message { topic, retention, origin } => {
+                    let sequence = entry.sequence;
+                    let origin = origin.and_then(|index| buffer.origins.get(index as usize));
+                    let run =
+                        origin.map(|(origin, number)| OriginRun::of(sequence, *origin, *number));
+                    let retention = self.newest.retention(topic, retention);
+                    let message =
+                        Message { topic, retention, sequence, times, payload, origin: run };
+                    let written = part.message(&message, (&self.topics, &self.description));
+                    let name = self.topics.get(topic as usize).map_or("", |topic| &topic.name);
+                    match retention {
+                        Retention::Message | Retention::Value if self.is_numbered => {
+                            let published = (times.0 != times.1).then_some(times.1);
+                            let origin = origin.copied();
+                            let kept = Payload::Kept(Vec::new());
+                            let value = Value { topic, sequence, published, origin, payload: kept };
+                            self.newest.keep(name, value, payload);
+                        }
+                        Retention::Cleared => self.newest.clear(name),
+                        _ => {}
+                    }
+                    written
                 }
                 What::Loss => match losses.next() {
-                    Some(loss) => part.loss(&loss, times),
+                    Some(loss) => {
+                        if let Some(name) = loss.of_value()
+                            && self.is_numbered
+                        {
+                            let payload = Payload::Missing(loss.bytes.unwrap_or(0));
+                            let (sequence, published, origin) = (entry.sequence, None, None);
+                            let value = Value { topic: 0, sequence, published, origin, payload };
+                            self.newest.keep(name, value, &[]);
+                        }
+                        part.loss(&loss, times)
+                    }
                     None => Ok(()),
                 },
                 What::Request => Ok(()),
@@ -317,6 +413,8 @@ impl Series {
         }
         if buffer.ends_file {
             self.end("finished")?;
+            // The next capture begins with those of the bus.
+            self.newest.clear_all();
         }
         Ok(())
     }
@@ -333,16 +431,20 @@ impl Series {
     }
 
     /// Begins a new file if there is none, or if the current one is long enough.
-    fn split_if_due(&mut self) -> Result<(), Failure> {
-        let Some(part) = &self.part else { return self.begin() };
+    fn split_if_due(&mut self, log_time: u64) -> Result<(), Failure> {
+        let Some(part) = &self.part else { return self.begin(log_time) };
+        if self.is_at_front {
+            return Ok(());
+        }
         let is_due = match self.split {
-            Some(Split::Bytes(bytes)) => part.length() >= bytes,
+            // Without the values with which it begins: they may be longer than a part.
+            Some(Split::Bytes(bytes)) => part.length().saturating_sub(self.front) >= bytes,
             Some(Split::Time(time)) => part.totals.messages > 0 && part.began.elapsed() >= time,
             None => false,
         };
         if is_due || (self.is_numbered && part.channels() >= MOST_CHANNELS) {
             self.end("split")?;
-            self.begin()?;
+            self.begin(log_time)?;
         }
         Ok(())
     }

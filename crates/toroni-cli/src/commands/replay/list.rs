@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
+use toroni_recording::format::Retention;
 use toroni_recording::reader::{Broken, ChannelKind, ItemKind, Reader};
 use toroni_shell::failure::Failure;
 use toroni_shell::human;
@@ -17,6 +18,8 @@ const MOST_NOTES: usize = 1000;
 #[derive(Default)]
 struct Count {
     messages: u64,
+    values: u64,
+    is_retained: bool,
     bytes: u64,
     longest: u64,
     encoding: String,
@@ -86,7 +89,7 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
             }
             let bytes = reader.payload(&item).len() as u64;
             let Some(channel) = reader.channel_of(item.channel) else { continue };
-            let to_descendants = channel.kind == ChannelKind::Topic { to_descendants: true };
+            let ChannelKind::Topic { to_descendants, retention } = channel.kind else { continue };
             let count = match topics.get_mut(&(channel.topic.clone(), to_descendants)) {
                 Some(count) => count,
                 None => {
@@ -95,12 +98,20 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
                     topics.entry(key).or_insert(Count { encoding, ..Count::default() })
                 }
             };
+            count.is_retained |= retention != Retention::None;
+            if item.kind != ItemKind::Message {
+                let is_value = item.kind == ItemKind::Value;
+                count.values = count.values.saturating_add(is_value.into());
+                continue;
+            }
             count.messages = count.messages.saturating_add(1);
             count.bytes = count.bytes.saturating_add(bytes);
             count.longest = count.longest.max(bytes);
         }
     }
     let messages: u64 = topics.values().map(|count| count.messages).sum();
+    let values: u64 = topics.values().map(|count| count.values).sum();
+    let has_any = messages > 0 || values > 0 || losses > 0;
     let span = last.saturating_sub(first);
     let complete = reader.is_complete && damage.is_none() && damages.is_empty();
     let state = match &damage {
@@ -127,6 +138,7 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
                 json!({
                     "topic": topic, "to_descendants": to_descendants, "encoding": count.encoding,
                     "messages": count.messages, "bytes": count.bytes, "longest": count.longest,
+                    "retained": count.is_retained, "values": count.values,
                 })
             })
             .collect();
@@ -144,8 +156,9 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
             "state": state,
             "chunks": reader.chunks_read,
             "messages": messages,
-            "start_ns": if messages > 0 || losses > 0 { first } else { 0 }.to_string(),
-            "duration_ns": if messages > 0 || losses > 0 { span } else { 0 }.to_string(),
+            "values": values,
+            "start_ns": if has_any { first } else { 0 }.to_string(),
+            "duration_ns": if has_any { span } else { 0 }.to_string(),
             "losses": losses,
             "lost_messages": lost_messages,
             "notes": of_notes,
@@ -161,11 +174,14 @@ fn one(path: &Path, as_json: bool, output: &mut Output) -> Result<(), Failure> {
     if !note("bus").is_empty() {
         output.line(&format!("bus       {} on {}", note("bus"), note("host")))?;
     }
-    if messages > 0 || losses > 0 {
+    if has_any {
         output.line(&format!("start     {}", human::rfc3339(first)))?;
         output.line(&format!("duration  {}", human::duration(Duration::from_nanos(span))))?;
     }
     output.line(&format!("messages  {}", human::count(messages)))?;
+    if values > 0 {
+        output.line(&format!("values    {}", human::count(values)))?;
+    }
     output.line(&format!(
         "losses    {} ({})",
         human::count(losses),

@@ -7,22 +7,25 @@ pub(crate) mod options;
 mod pace;
 pub(crate) mod source;
 mod steer;
+mod values;
 
 use crate::audience::{self, Wanted};
 use options::{OnLoss, Replay, Stamp};
 use pace::{Pace, TOGETHER};
 use source::{Selection, Source, Target};
+use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::time::{Duration, Instant};
 use steer::{Key, Keyboard, Line};
-use toroni::{Entry, Inlet, InletTopic, Origin, PublishError};
-use toroni_recording::format::{self, RecordedLoss};
-use toroni_recording::reader::Item;
+use toroni::{Entry, Inlet, Origin, PublishError};
+use toroni_recording::format::{self, RecordedLoss, Retention};
+use toroni_recording::reader::{Item, ItemKind};
 use toroni_shell::failure::Failure;
 use toroni_shell::location::BusLocation;
 use toroni_shell::stop::{GracePeriod, Stop};
 use toroni_shell::{human, note};
+use values::{Played, PlayedTopic, Value};
 
 /// The most messages, and about the most bytes, that are published with one call.
 const BATCH_MESSAGES: usize = 512;
@@ -54,7 +57,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Replay) -> Result<(), Fail
         }
         sources.push(source);
     }
-    let (start, end) = limits(arguments, &mut sources, &mut selection)?;
+    let (first, start, end) = limits(arguments, &mut sources, &mut selection)?;
     let stop = Stop::install(GracePeriod::Unlimited)?;
     let config = location.config().participant_name(arguments.name.as_str());
     let bus = crate::opening::open_or_create(&config, location)?;
@@ -78,6 +81,9 @@ pub(crate) fn run(location: &BusLocation, arguments: &Replay) -> Result<(), Fail
         selection,
         sources,
         topics: Vec::new(),
+        values_due: Vec::new(),
+        values: 0,
+        is_left_out_said: false,
         pace: Pace::new(arguments.speed, arguments.rate, arguments.gap_limit),
         batch: Vec::with_capacity(BATCH_MESSAGES),
         batch_bytes: 0,
@@ -91,13 +97,14 @@ pub(crate) fn run(location: &BusLocation, arguments: &Replay) -> Result<(), Fail
         is_paused: arguments.paused,
         steps: 0,
         time: None,
+        first,
         start,
         end,
         wants_end: false,
     };
     let started = Instant::now();
     let ended = player.play_all();
-    let Player { messages, bytes, losses, wants_end, keyboard, line, .. } = player;
+    let Player { messages, values, bytes, losses, wants_end, keyboard, line, .. } = player;
     // The terminal is as before when something is printed.
     drop((keyboard, line));
     if !arguments.quiet {
@@ -105,8 +112,12 @@ pub(crate) fn run(location: &BusLocation, arguments: &Replay) -> Result<(), Fail
             0 => String::new(),
             count => format!(", {} had arrived before", human::count(count)),
         };
+        let values = match values {
+            0 => String::new(),
+            count => format!(" and {}", human::counted(count, "value")),
+        };
         note::remark(&format!(
-            "played {}, {}, and {} in {}{duplicates}",
+            "played {}{values}, {}, and {} in {}{duplicates}",
             human::counted(messages, "message"),
             human::bytes(bytes),
             human::counted(losses, "report").replace("report", "loss report"),
@@ -135,12 +146,12 @@ fn suspend(keyboard: &mut Option<Keyboard>, line: &Line, pace: &mut Pace) {
     pace.delay(began.elapsed());
 }
 
-/// Returns the log times between which messages are played.
+/// Returns the first log time, and those between which messages are played.
 fn limits(
     arguments: &Replay,
     sources: &mut [Source],
     selection: &mut Selection,
-) -> Result<(u64, u64), Failure> {
+) -> Result<(u64, u64, u64), Failure> {
     let mut start = u64::MAX;
     for source in sources.iter_mut() {
         start = start.min(source.first_time(selection)?.unwrap_or(u64::MAX));
@@ -153,7 +164,7 @@ fn limits(
     if until < from {
         return Err(Failure::Usage("--end is before --start".to_owned()));
     }
-    Ok((from, until))
+    Ok((start, from, until))
 }
 
 struct Player<'a> {
@@ -163,7 +174,12 @@ struct Player<'a> {
     selection: Selection,
     sources: Vec<Source>,
     /// The topics of the inlet, by the index in `selection.names`.
-    topics: Vec<InletTopic>,
+    topics: Vec<PlayedTopic>,
+    /// The values as they are where it starts, which are published first: topic and value.
+    values_due: Vec<(usize, Value)>,
+    values: u64,
+    /// Whether it has said that values are left out.
+    is_left_out_said: bool,
     pace: Pace,
     /// What is published with the next call: source, item, topic, whether to descendants.
     batch: Vec<(usize, Item, usize, bool)>,
@@ -182,6 +198,8 @@ struct Player<'a> {
     steps: u64,
     /// The time of the last message that was played.
     time: Option<u64>,
+    /// When the recording begins, and where the replay starts and ends.
+    first: u64,
     start: u64,
     end: u64,
     /// Whether the key q ended it.
@@ -214,14 +232,23 @@ impl Player<'_> {
     fn rewind(&mut self, start: u64) -> Result<(), Failure> {
         self.batch.clear();
         self.batch_bytes = 0;
+        let mut values = HashMap::new();
         for source in &mut self.sources {
+            if start > self.first {
+                source.values_before(start, &mut self.selection, &mut values, self.stop)?;
+            }
             source.limit(start, self.end)?;
         }
+        self.values_due = values.into_iter().collect();
+        self.values_due.sort_by_key(|(topic, value)| (value.log_time, *topic));
         Ok(())
     }
 
     fn play(&mut self) -> Result<(), Failure> {
         while !self.is_over() {
+            for (index, value) in std::mem::take(&mut self.values_due) {
+                self.value(index, &value)?;
+            }
             let Some(next) = self.next_source()? else { break };
             let Some((item, target)) = self.sources[next].head.take() else { break };
             let time = self.sources[next].time_of(&item);
@@ -243,8 +270,19 @@ impl Player<'_> {
                     self.flush()?;
                     self.loss(next, &item)?;
                 }
-                Target::Topic { index, to_descendants } => {
+                Target::Topic { index, to_descendants, .. }
+                    if matches!(item.kind, ItemKind::Value | ItemKind::Cleared) =>
+                {
+                    self.flush()?;
+                    let payload = self.sources[next].reader.payload(&item);
+                    let value = Value::new(&item, to_descendants, payload);
+                    self.value(index, &value)?;
+                }
+                Target::Topic { index, to_descendants, retention } => {
                     self.topic(index)?;
+                    if retention == Retention::Message {
+                        self.retain(index)?;
+                    }
                     self.batch_bytes = self
                         .batch_bytes
                         .saturating_add(self.sources[next].reader.payload(&item).len());
@@ -282,7 +320,7 @@ impl Player<'_> {
     fn topic(&mut self, index: usize) -> Result<(), Failure> {
         while self.topics.len() <= index {
             let name = &self.selection.names[self.topics.len()];
-            self.topics.push(self.inlet.topic(name.as_str())?);
+            self.topics.push(PlayedTopic::new(self.inlet.topic(name.as_str())?));
         }
         Ok(())
     }
@@ -426,10 +464,11 @@ impl Player<'_> {
                 },
                 origin: item.origin.map(|(origin, _)| origin),
                 number: item.origin.and_then(|(_, number)| number),
-                ..Entry::new(&topics[*topic], payload)
+                ..Entry::new(&topics[*topic].inlet, payload)
             })
             .collect();
         let mut published = 0;
+        let stamps: Vec<_> = entries.iter().map(|entry| entry.published_ns).collect();
         while published < entries.len() && !self.stop.is_set() {
             match self.inlet.publish(&entries[published..], CHECK_EVERY) {
                 Ok(()) => published = entries.len(),
@@ -445,8 +484,13 @@ impl Player<'_> {
         }
         drop(entries);
         self.messages = self.messages.saturating_add(published as u64);
-        for [payload] in payloads.iter().take(published) {
+        let played = payloads.iter().zip(stamps).zip(batch.iter());
+        for (([payload], stamp), (_, _, topic, _)) in played.take(published) {
             self.bytes = self.bytes.saturating_add(payload.len() as u64);
+            let topic = &mut topics[*topic];
+            if topic.is_retained == Some(true) {
+                topic.last = Some(Played::new(payload, stamp));
+            }
         }
         drop(payloads);
         if let Some((_, item, topic, _)) = self.batch.last() {

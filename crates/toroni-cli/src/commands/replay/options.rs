@@ -18,6 +18,9 @@ use toroni_shell::human::{parse_interval, parse_rate};
 If the bus does not exist, replay creates it. Several files are merged by time. Losses in a recording are reported to \
 the subscribers of the bus at their places (--lost changes that). The / that topics of ROS 2 begin with is left out.
 
+Topics that were retained are retained on the bus, too. The recording has their values first, and they are published first, \
+but not where the bus has a newer value (--overwrite-newer changes that).
+
 Keys on a terminal: space pauses and continues, → plays one message, ← goes back 5 s, + and - change the speed, q ends. \
 In the background, it plays without keys until the shell brings it to the foreground.")]
 pub(crate) struct Replay {
@@ -66,6 +69,9 @@ pub(crate) struct Replay {
     /// What to do with losses in the recording
     #[arg(long, value_enum, default_value_t = OnLoss::Report)]
     pub(crate) lost: OnLoss,
+    /// Publish the values of retained topics that the recording begins with even where the bus has newer ones
+    #[arg(long)]
+    pub(crate) overwrite_newer: bool,
     /// Publish with the recorded origins: then what has arrived on the bus before is left out
     #[arg(long)]
     pub(crate) keep_origin: bool,

@@ -1,12 +1,15 @@
 //! From files to messages: which are played, on which topics, and in which order.
 
 use super::options::{By, Replay};
+use super::values::Value;
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use toroni::{Pattern, Topic};
-use toroni_recording::format::{CLOCK_OFFSET, RecordedNote};
+use toroni_recording::format::{CLOCK_OFFSET, RecordedNote, Retention};
 use toroni_recording::reader::{Broken, ChannelKind, Damage, Item, ItemKind, Reader};
 use toroni_shell::failure::Failure;
+use toroni_shell::stop::Stop;
 
 /// What becomes of the items of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +21,7 @@ pub(crate) enum Target {
     Topic {
         index: usize,
         to_descendants: bool,
+        retention: Retention,
     },
 }
 
@@ -88,13 +92,17 @@ impl Selection {
         parsed.unwrap_or_else(|_| vec![Pattern::everything()])
     }
 
-    fn target(&mut self, topic: &str, to_descendants: bool) -> Result<Target, Failure> {
+    fn target(
+        &mut self,
+        topic: &str,
+        (to_descendants, retention): (bool, Retention),
+    ) -> Result<Target, Failure> {
         let recorded = topic.trim_start_matches('/');
         if !self.wants(recorded, to_descendants) {
             return Ok(Target::Skip);
         }
         if self.only_prints {
-            return Ok(Target::Topic { index: 0, to_descendants });
+            return Ok(Target::Topic { index: 0, to_descendants, retention });
         }
         let name = self.name(recorded);
         let topic = Topic::new(&name).map_err(|error| {
@@ -107,7 +115,7 @@ impl Selection {
             self.names.push(topic);
             self.names.len().saturating_sub(1)
         });
-        Ok(Target::Topic { index, to_descendants })
+        Ok(Target::Topic { index, to_descendants, retention })
     }
 }
 
@@ -128,6 +136,8 @@ pub(crate) struct Source {
     is_read_from_front: bool,
 }
 
+/// The most bytes of the values before the place where a replay starts.
+const MOST_VALUE_BYTES: usize = 256 << 20;
 /// The most steps of the clock that count for the times of publication.
 const MOST_OFFSETS: usize = 64;
 
@@ -210,6 +220,46 @@ impl Source {
         until >= self.start && item.log_time <= self.end
     }
 
+    /// Adds the values as they are before a time, by topic, to those of other files. Reads the file from its front, if it may
+    /// have some. Afterwards, [`Self::limit`] is needed.
+    pub(super) fn values_before(
+        &mut self,
+        time: u64,
+        selection: &mut Selection,
+        values: &mut HashMap<usize, Value>,
+        stop: &Stop,
+    ) -> Result<(), Failure> {
+        if !self.reader.may_have_values() {
+            return Ok(());
+        }
+        self.limit(0, time.saturating_sub(1))?;
+        let mut bytes: usize = values.values().map(|value| value.payload.len()).sum();
+        while !stop.is_set() {
+            self.load(selection)?;
+            let Some((item, target)) = self.head.take() else { break };
+            if let Target::Topic { index, to_descendants, retention } = target
+                && retention != Retention::None
+            {
+                let known = values.get(&index);
+                // Another file may have a newer one.
+                if known.is_none_or(|known| known.log_time <= item.log_time) {
+                    bytes = bytes.saturating_sub(known.map_or(0, |known| known.payload.len()));
+                    let payload = self.reader.payload(&item);
+                    bytes = bytes.saturating_add(payload.len());
+                    if bytes > MOST_VALUE_BYTES {
+                        return Err(Failure::Failed(format!(
+                            "{}: the values before --start have more than 256 MiB: leave topics out with --exclude",
+                            self.path.display()
+                        )));
+                    }
+                    values.insert(index, Value::new(&item, to_descendants, payload));
+                }
+            }
+            self.advance(selection)?;
+        }
+        Ok(())
+    }
+
     /// Returns the damage that an item stands for, if it is the item that was read last.
     pub(crate) fn damage(&self, item: &Item) -> Option<&Damage> {
         self.reader.damage().filter(|_| item.kind == ItemKind::Damage)
@@ -250,8 +300,8 @@ impl Source {
             ChannelKind::Lost => Target::Lost,
             ChannelKind::Note => Target::Note,
             ChannelKind::Origin => Target::Skip,
-            ChannelKind::Topic { to_descendants } => {
-                selection.target(&channel.topic, to_descendants)?
+            ChannelKind::Topic { to_descendants, retention } => {
+                selection.target(&channel.topic, (to_descendants, retention))?
             }
         };
         let index = usize::from(item.channel);

@@ -6,6 +6,7 @@ use crate::commands::replay::source::{Selection, Source, Target, of_broken, rema
 use std::path::Path;
 use toroni::{LostBound, Pattern, ReceiveError};
 use toroni_recording::format::RecordedLoss;
+use toroni_recording::reader::ItemKind;
 use toroni_shell::exchange::{Loss, Shown};
 use toroni_shell::failure::Failure;
 use toroni_shell::note;
@@ -81,6 +82,8 @@ fn print_all(
                 printer.output.flush()?;
                 note::remark(&remark(&note, &item));
             }
+        } else if item.kind == ItemKind::Cleared {
+            // It is no message.
         } else if let Some(channel) = source.reader.channel_of(item.channel) {
             let (origin, number) = item.origin.unzip();
             printer.print(&Shown {
