@@ -1,7 +1,7 @@
 //! Files from anywhere: they are read, or refused, and take no more memory than their chunks have.
 
 use super::format::{
-    self, LOST_SCHEMA, LOST_TOPIC, NOTE_TOPIC, ORIGIN_TOPIC, OriginRun, RecordedLoss,
+    self, LOST_SCHEMA, LOST_TOPIC, NOTE_TOPIC, ORIGIN_TOPIC, OriginRun, RecordedLoss, Retention,
 };
 use super::reader::{self, ItemKind, Reader};
 use super::repair;
@@ -89,6 +89,50 @@ fn sequences_origins_and_losses_are_read() {
     }
 }
 
+/// Values are from before their place, however far that is within 2^31. What follows them is read as if they were not there.
+#[test]
+fn values_do_not_change_the_sequences_of_the_stream() {
+    for base in [0, 3, 1 << 31, u64::from(u32::MAX), (1 << 33) + 5] {
+        let mut bytes = Vec::new();
+        let mut writer = WriteOptions::new().create(Cursor::new(&mut bytes)).unwrap();
+        let notes = BTreeMap::from([(format::SEQUENCE_BASE.to_owned(), base.to_string())]);
+        writer.write_metadata(&Metadata { name: "toroni".to_owned(), metadata: notes }).unwrap();
+        let [plain, message, value, cleared] = Retention::ALL.map(|retention| {
+            writer.add_channel(0, "plant/a", "", &format::of_topic(false, retention)).unwrap()
+        });
+        let first = base + (1 << 31) - 1;
+        let written = [
+            (value, first.saturating_sub((1 << 32) - 5), ItemKind::Value),
+            (value, first - 1, ItemKind::Value),
+            (message, first, ItemKind::Message),
+            (value, first - 1000, ItemKind::Value),
+            (cleared, first - 2, ItemKind::Cleared),
+            (plain, first + 1, ItemKind::Message),
+            (cleared, first + 2, ItemKind::Cleared),
+            (message, first + (1 << 31), ItemKind::Message),
+            (value, first + 2, ItemKind::Value),
+        ];
+        for (channel_id, sequence, _) in written {
+            let sequence = u32::try_from(sequence & u64::from(u32::MAX)).unwrap();
+            let header = MessageHeader { channel_id, sequence, log_time: 1, publish_time: 1 };
+            writer.write_to_known_channel(&header, b"x").unwrap();
+        }
+        writer.finish().unwrap();
+        drop(writer);
+        let mut reader = Reader::open(Cursor::new(&bytes), bytes.len() as u64, true).unwrap();
+        assert!(reader.may_have_values());
+        let mut read = Vec::new();
+        while reader.load().unwrap() {
+            while let Some(item) = reader.next_item().unwrap() {
+                read.push((item.channel, item.sequence, item.kind));
+            }
+        }
+        // The oldest one is as far from the base as is told apart.
+        assert_eq!(read[1..], written[1..], "{base}");
+        assert_eq!(read[0].1, written[0].1, "{base}");
+    }
+}
+
 /// What a chunk may take beside its bytes: what is reserved at first, and what a vector grows by.
 const MOST_BYTES: usize = 32 << 20;
 
@@ -149,7 +193,7 @@ fn read(bytes: &[u8]) -> (Vec<u64>, Vec<reader::Damage>) {
             match item.kind {
                 ItemKind::Message => messages.push(item.log_time / 10),
                 ItemKind::Damage => damages.push(reader.damage().unwrap().clone()),
-                ItemKind::Loss | ItemKind::Note => {}
+                ItemKind::Loss | ItemKind::Note | ItemKind::Value | ItemKind::Cleared => {}
             }
         }
     }

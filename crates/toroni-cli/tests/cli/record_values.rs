@@ -1,6 +1,6 @@
 //! Recordings of retained topics: values come first, in each part, and `replay` retains them, but not over newer ones.
 
-use crate::record::{check_with_python, finish, listed, printed, python};
+use crate::record::{finish, listed, printed, python};
 use crate::support::{Buses, wait_until};
 use mcap::MessageStream;
 use serde_json::Value;
@@ -115,15 +115,15 @@ fn values_come_before_the_stream_and_say_what_they_are() {
     let lines = printed(&buses, &file);
     let sequences: Vec<&str> = lines.iter().filter_map(|line| line["sequence"].as_str()).collect();
     assert_eq!(&sequences[..4], ["2", "6", "7", "8"]);
-    check_other_readers(&buses, &file);
+    check_other_readers(&file);
     // A replay brings a bus to the same state.
     let said = replay(&buses, "copy", &[&file], &[]);
     assert!(said.contains("played 4 messages and 2 values, "), "{said}");
     assert_eq!(values(&open(&buses, "copy")), ["plant/late=l", "plant/limit="]);
 }
 
-/// Python's packages read it: `mcap` everything, and `sub --file` what it has of messages and values.
-fn check_other_readers(buses: &Buses, file: &Path) {
+/// Python's package reads it.
+fn check_other_readers(file: &Path) {
     let Some(python) = python() else { return };
     let read = "import sys; from mcap.reader import make_reader\n\
                 with open(sys.argv[1], 'rb') as file:\n \
@@ -136,7 +136,6 @@ fn check_other_readers(buses: &Buses, file: &Path) {
         text.contains("value plant/mode automatic") && text.contains("cleared plant/mode"),
         "{text}"
     );
-    let _ = (buses, check_with_python as fn(&Buses, &Path));
 }
 
 #[test]
@@ -277,7 +276,7 @@ fn after_a_loss_the_values_of_the_loss_are_recorded() {
     let second = messages(&part(&files, 2));
     assert_eq!(second, ["value mode=m2", "value limit=l1", "message mode=m3"]);
     let said = replay(&buses, "copy", &[&part(&files, 1), &part(&files, 2)], &[]);
-    assert!(said.contains("4 messages") || said.contains("values"), "{said}");
+    assert!(said.contains("played 3 messages and 3 values, "), "{said}");
     assert_eq!(values(&open(&buses, "copy")), ["limit=l1", "mode=m3"]);
 }
 

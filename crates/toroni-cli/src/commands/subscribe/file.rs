@@ -62,6 +62,7 @@ fn print_all(
             let text = match damage {
                 Some(damage) => damage.to_string(),
                 None if recorded.is_damage() => of_repair(&recorded),
+                None if let Some(topic) = recorded.of_value() => of_value(topic, &recorded),
                 None => text(&loss),
             };
             let is_lost = recorded.messages > 0;
@@ -120,6 +121,12 @@ fn of_repair(loss: &RecordedLoss) -> String {
     let least = if loss.bound() == LostBound::Exact { "" } else { "at least " };
     let messages = toroni_shell::human::counted(loss.messages, "message");
     format!("{least}{messages} missing: the recording was damaged here, and repaired")
+}
+
+/// Describes the loss of the value of a topic.
+fn of_value(topic: &str, loss: &RecordedLoss) -> String {
+    let bytes = loss.bytes.unwrap_or(0);
+    format!("the value of {topic} has {bytes} bytes, for which there was no room")
 }
 
 fn text(loss: &Loss) -> String {
