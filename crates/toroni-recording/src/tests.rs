@@ -127,7 +127,7 @@ fn values_do_not_change_the_sequences_of_the_stream() {
                 read.push((item.channel, item.sequence, item.kind));
             }
         }
-        // The oldest one is as far from the base as is told apart.
+        // The oldest one is as far from the base as the file can say.
         assert_eq!(read[1..], written[1..], "{base}");
         assert_eq!(read[0].1, written[0].1, "{base}");
     }

@@ -110,10 +110,12 @@ impl Newest {
 
     /// Replaces the value of a topic. If it finds no room, it is missing.
     pub(super) fn keep(&mut self, name: &str, mut value: Value, payload: &[u8]) {
-        let mut bytes = match self.values.remove(name).map(|old| old.payload) {
-            Some(Payload::Kept(bytes)) => bytes,
-            _ => Vec::new(),
-        };
+        let old = self.values.get_mut(name);
+        let mut bytes =
+            match old.map(|old| std::mem::replace(&mut old.payload, Payload::Missing(0))) {
+                Some(Payload::Kept(bytes)) => bytes,
+                _ => Vec::new(),
+            };
         self.bytes -= bytes.len() as u64;
         if matches!(value.payload, Payload::Kept(_)) {
             let length = payload.len() as u64;
@@ -128,7 +130,10 @@ impl Newest {
                 Payload::Missing(length)
             };
         }
-        self.values.insert(name.to_owned(), value);
+        match self.values.get_mut(name) {
+            Some(old) => *old = value,
+            None => _ = self.values.insert(name.to_owned(), value),
+        }
     }
 
     /// Removes the value of a topic.

@@ -232,11 +232,15 @@ impl Source {
         if !self.reader.may_have_values() {
             return Ok(());
         }
-        self.limit(0, time.saturating_sub(1))?;
+        self.limit(0, u64::MAX)?;
         let mut bytes: usize = values.values().map(|value| value.payload.len()).sum();
         while !stop.is_set() {
             self.load(selection)?;
             let Some((item, target)) = self.head.take() else { break };
+            // The times of a recorder do not decrease.
+            if item.log_time >= time && item.kind != ItemKind::Damage {
+                break;
+            }
             if let Target::Topic { index, to_descendants, retention } = target
                 && retention != Retention::None
             {

@@ -142,7 +142,12 @@ impl Player<'_> {
             Err(RetainedError::Missing { .. } | RetainedError::Unstable { .. }) => {
                 Verdict::Keep("cannot be compared with that of the recording")
             }
-            Err(error) => return Err(Failure::Failed(error.to_string())),
+            Err(_) if self.arguments.overwrite_newer => Verdict::Publish,
+            Err(error) => {
+                return Err(Failure::Failed(format!(
+                    "cannot compare the value of {name} with that of the bus: {error} (--overwrite-newer does not need to)"
+                )));
+            }
         };
         match verdict {
             Verdict::Same => return Ok(()),
