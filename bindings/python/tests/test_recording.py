@@ -78,6 +78,44 @@ def test_messages_and_losses(tmp_path: Path, compression: CompressionType) -> No
     assert [message.sequence for message in rest] == list(range(BASE + 7, BASE + 500))
 
 
+def test_values_of_retained_topics(tmp_path: Path) -> None:
+    path = tmp_path / "a.mcap"
+    with path.open("wb") as file:
+        writer = Writer(file)
+        writer.start()
+        writer.add_metadata("toroni", {"sequence_base": str(BASE)})
+        lost = writer.register_channel("@toroni/lost", "json", 0, {"toroni.kind": "lost"})
+        value, message, cleared = (
+            writer.register_channel("plant/a", "", 0, {"toroni.retained": kind})
+            for kind in ("value", "message", "cleared")
+        )
+
+        def add(channel: int, number: int, data: bytes) -> None:
+            writer.add_message(channel, 1, data, 1, (BASE + number) % 2**32)
+
+        loss = {"messages": 1, "bytes": 9, "reason": "no_room_for_value"}
+        add(value, -7, b"before")
+        for topic in ("plant/b", "other"):
+            add(lost, 0, json.dumps({**loss, "from_sequence": BASE, "scope": [topic]}).encode())
+        add(message, 5, b"change")
+        add(cleared, 3, b"")
+        add(cleared, 6, b"")
+        writer.finish()  # type: ignore[no-untyped-call]
+    with toroni.open_recording(path, "plant/*") as recording:
+        first = next(recording)
+        assert (first.text, first.sequence, first.is_retained, first.is_cleared) == (
+            "before",
+            BASE - 7,
+            True,
+            False,
+        )
+        with pytest.raises(toroni.ValueMissing) as missing:
+            next(recording)
+        assert (missing.value.topic, missing.value.sequence, missing.value.length) == ("plant/b", BASE, 9)
+        rest = [(one.text, one.sequence - BASE, one.is_retained, one.is_cleared) for one in recording]
+    assert rest == [("change", 5, False, False), ("", 3, False, True), ("", 6, False, True)]
+
+
 def test_patterns(tmp_path: Path) -> None:
     path = tmp_path / "a.mcap"
     write(path)

@@ -102,7 +102,8 @@ def test_a_value_that_was_cleared_is_none_until_the_next_message(bus: toroni.Bus
     for message in (subscriber.receive(), into.receive_into(buffer)):
         assert message.is_cleared and not message.is_retained
         assert (message.topic, message.sequence, len(message)) == ("a", 1, 0)
-    assert bus.subscribe("a", retained=True).try_receive() is None
+    late = bus.subscribe("a", retained=True)
+    assert late.is_current and late.try_receive() is None
     publish(b"")
     assert value(bus, "a") == "", "an empty message is a value"
     assert not subscriber.receive().is_cleared

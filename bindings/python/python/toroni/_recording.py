@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from toroni._errors import Corrupt, Invalid, Lapped, Lost, NotFound
+from toroni._errors import Corrupt, Invalid, Lapped, Lost, NotFound, ValueMissing
 from toroni._inlet import Origin
 from toroni._toroni import matches
 
@@ -35,6 +35,10 @@ class RecordedMessage:
     received_ns: int
     """When the recorder received it: nanoseconds since 1970."""
     to_descendants: bool
+    is_retained: bool = False
+    """Whether it is the value of a retained topic at this place, and was published before."""
+    is_cleared: bool = False
+    """Whether it is no message, but says that the value of its topic was cleared."""
 
     @property
     def text(self) -> str:
@@ -79,7 +83,8 @@ class _Whole:
 class Recording(Iterator[RecordedMessage]):
     """An iterator over the messages of a recording, in the order of the bus.
 
-    It raises Lapped and Lost where messages are missing; the next call continues after them. A recording whose
+    It raises Lapped and Lost where messages are missing, and ValueMissing where a value is, with the sequence of that
+    place; the next call continues after them. A recording whose
     recorder was killed ends with its last whole chunk."""
 
     def __init__(self, file: str | os.PathLike[str], *patterns: str) -> None:
@@ -157,26 +162,36 @@ class Recording(Iterator[RecordedMessage]):
         kind = channel.metadata.get("toroni.kind")
         if kind is not None and kind != "lost":
             return None  # origins, and notes of the recorder
-        # The file has the low 32 bits. Sequences grow.
-        self._next_sequence += (message.sequence - self._next_sequence) % 2**32
+        retained = channel.metadata.get("toroni.retained")
+        # The file has the low 32 bits. Sequences grow, but values may be from before.
+        ahead = (message.sequence - self._next_sequence) % 2**32
+        sequence = self._next_sequence + ahead
+        if retained in ("value", "cleared") and ahead >= 2**31:
+            sequence = max(sequence - 2**32, 0)
+        else:
+            self._next_sequence = sequence
         if kind == "lost":
             self._raise_loss(message.data)
             return None
         to_descendants = channel.metadata.get("toroni.to_descendants") == "true"
         topic = channel.topic
-        if self._patterns and not any(
-            matches(pattern, topic.lstrip("/"), to_descendants) for pattern in self._patterns
-        ):
+        if not self._wants(topic.lstrip("/"), to_descendants):
             return None
         stamped = message.publish_time != message.log_time
         return RecordedMessage(
             topic=topic,
             payload=message.data,
-            sequence=self._next_sequence,
+            sequence=sequence,
             timestamp_ns=message.publish_time if stamped else None,
             received_ns=message.log_time,
             to_descendants=to_descendants,
+            is_retained=retained == "value",
+            is_cleared=retained == "cleared",
         )
+
+    def _wants(self, topic: str, to_descendants: bool) -> bool:
+        patterns = self._patterns
+        return not patterns or any(matches(pattern, topic, to_descendants) for pattern in patterns)
 
     def _raise_loss(self, data: bytes) -> None:
         try:
@@ -184,6 +199,12 @@ class Recording(Iterator[RecordedMessage]):
             messages, origin = int(loss["messages"]), loss.get("origin")
             if origin is None:
                 lost_bytes = int(loss.get("bytes") or 0)
+                if loss["reason"] == "no_room_for_value":
+                    (topic,) = loss["scope"]
+                    if not self._wants(topic, False):
+                        return
+                    text = f"the value of {topic} has {lost_bytes} bytes, for which there was no room"
+                    raise ValueMissing(text, topic, self._next_sequence, lost_bytes)
                 raise Lapped(f"{messages} messages are missing from the recording", messages, lost_bytes)
             raise Lost(
                 f"{messages} messages were lost on their way to the bus",
