@@ -289,7 +289,7 @@ impl Operation {
     /// The operation about values that bytes are: on a few topics, so that something comes of it.
     #[must_use]
     pub fn of_values([kind, who, death, how, a, b, c, d]: [u8; BYTES]) -> Self {
-        let topic = a % VALUES | a & 0x80;
+        let topic = (a % VALUES) | (a & 0x80);
         let kind = match kind {
             0..64 => RETAIN,
             64..80 => CLEAR,

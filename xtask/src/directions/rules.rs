@@ -917,6 +917,7 @@ const UNSAFE_IN_C: &[&str] = &[
     "status.rs",
     "subscriber.rs",
     "topics.rs",
+    "values.rs",
 ];
 
 /// Like [`UNSAFE`], for `crates/toroni-proactor/src`.

@@ -83,8 +83,6 @@ fn print_all(
                 printer.output.flush()?;
                 note::remark(&remark(&note, &item));
             }
-        } else if item.kind == ItemKind::Cleared {
-            // It is no message.
         } else if let Some(channel) = source.reader.channel_of(item.channel) {
             let (origin, number) = item.origin.unzip();
             printer.print(&Shown {
@@ -98,10 +96,13 @@ fn print_all(
                 stamp: (item.publish_time != item.log_time).then_some(item.publish_time),
                 age: None,
                 to_descendants: matches!(target, Target::Topic { to_descendants: true, .. }),
-                is_retained: false,
-                is_cleared: false,
+                is_retained: item.kind == ItemKind::Value,
+                is_cleared: item.kind == ItemKind::Cleared,
             })?;
-            printed = printed.saturating_add(1);
+            // What clears a value is no message.
+            if item.kind != ItemKind::Cleared {
+                printed = printed.saturating_add(1);
+            }
         }
         source.advance(&mut selection)?;
     }

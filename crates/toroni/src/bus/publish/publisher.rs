@@ -426,8 +426,13 @@ impl Publisher {
         &self.publishing
     }
 
-    pub(super) fn id(&self) -> Option<TopicId> {
-        self.id
+    /// Returns the number of the topic. If it has none, because the bus was exclusive or its table full when this was made, it
+    /// is entered now, if that is possible.
+    pub(super) fn entered(&mut self, terms: &Terms) -> Result<Option<TopicId>, PublishError> {
+        if self.id.is_none() {
+            self.id = self.publishing.intern(&self.topic, TableShare::All, terms)?;
+        }
+        Ok(self.id)
     }
 
     /// Returns tag and extensions of a message that is published now. `buffer` is filled only if there are

@@ -90,8 +90,9 @@ impl Publisher {
         self.retained_on(&terms)
     }
 
-    pub(super) fn retained_on(self, terms: &Terms) -> Result<Self, RetainError> {
-        self.publishing().declare(self.id(), terms)?;
+    pub(super) fn retained_on(mut self, terms: &Terms) -> Result<Self, RetainError> {
+        let topic = self.entered(terms)?;
+        self.publishing().declare(topic, terms)?;
         Ok(self.declared())
     }
 

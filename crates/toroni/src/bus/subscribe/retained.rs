@@ -508,11 +508,16 @@ mod tests {
             let topic = exclusive.retained(exclusive.topic("x").unwrap()).unwrap();
             exclusive.publish(&topic, "alone", Limit::Policy).unwrap();
             assert_eq!(value(&bus, "x").as_deref(), Some("alone"));
+            // Neither a topic that the bus knows, nor a new one.
+            let (waiting, bringing) = (bus.publisher("z").unwrap(), bus.inlet().unwrap());
             for topic in ["a", "y"] {
                 let refused = bus.publisher(topic).unwrap().retained().unwrap_err();
-                let is_exclusive =
-                    matches!(refused, RetainError::Publish(PublishError::Exclusive { .. }));
-                assert!(is_exclusive, "{refused:?}");
+                let is_exclusive = |refused: &RetainError| {
+                    matches!(refused, RetainError::Publish(PublishError::Exclusive { .. }))
+                };
+                assert!(is_exclusive(&refused), "{refused}");
+                let refused = bringing.retain(&bringing.topic(topic).unwrap()).unwrap_err();
+                assert!(is_exclusive(&refused), "{refused}");
             }
             exclusive.clear(&topic, Limit::Policy).unwrap();
             assert_eq!(value(&bus, "x"), None);
@@ -534,6 +539,9 @@ mod tests {
                 assert_eq!(receive(&mut subscriber), b"next");
                 exclusive.publish(&topic, "again", Limit::Policy).unwrap();
             }
+            drop(exclusive);
+            waiting.retained().unwrap().publish("at last").unwrap();
+            assert_eq!(value(&bus, "z").as_deref(), Some("at last"));
         }
     }
 
