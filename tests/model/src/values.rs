@@ -366,7 +366,7 @@ impl Model for Values {
         if state.writer != Writer::Idle {
             actions.extend([Action::Writer, Action::Dies]);
         } else if state.left > 0 {
-            actions.extend((0..BATCHES.len() as u8).map(Action::Publish));
+            actions.extend((0..).take(BATCHES.len()).map(Action::Publish));
         }
         actions.push(Action::Reader);
     }

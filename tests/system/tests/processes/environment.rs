@@ -112,15 +112,16 @@ fn a_full_file_system_is_named_with_numbers() {
     let (_watchdog, root) = (watchdog(), TempRoot::new());
     for way in &[WAYS[0], WAYS[1], &["create", "b"]] {
         let outcome = on_a_mount(&root, "tmpfs", "size=1m", &[&["--bus", "b"], *way].concat());
-        // 4 MiB, 1 MiB of topics, slots, headers, the table of arrivals, who wants which topic, and where each ends.
-        outcome.refused(&["not enough space in", "needs 5480448 bytes", "1048576 are available"]);
+        // 4 MiB, 1 MiB of topics, 448 KiB of values and 512 entries for them, slots, headers, the table of arrivals, who
+        // wants which topic, and where each ends.
+        outcome.refused(&["not enough space in", "needs 6021120 bytes", "1048576 are available"]);
         outcome.refused(&["smaller capacity", "--shm-size"]);
         assert_eq!(outcome.stdout, "left: \n");
     }
     // However little is missing.
     let small = ["create", "b", "--temporary", "--capacity", "64KiB", "--topic-table", "4KiB"];
     let few = ["--max-publishers", "4", "--max-subscribers", "4", "--max-arrivals", "0"];
-    let small = [&small[..], &few].concat();
+    let small = [&small[..], &few, &["--retained-topics", "0"]].concat();
     for kilobytes in (8..=176).step_by(8) {
         let outcome = on_a_mount(&root, "tmpfs", &format!("size={kilobytes}k"), &small);
         if kilobytes < 164 {

@@ -10,7 +10,7 @@ use toroni::admin::{self, CleanAction};
 use toroni::{BusConfig, DirectoryError, FileError, RetainedStats};
 use toroni_shell::human;
 
-/// The size of a bus with the default settings: 4 MiB of ring, 1 MiB of topics, headers and slots.
+/// The size of a bus with the default settings: 4 MiB of ring, 1 MiB of topics, values, headers and slots.
 const DEFAULT_BUS_BYTES: u64 = 6 << 20;
 /// Enough for a few buses. Containers often have less.
 const COMFORTABLE_BYTES: u64 = 64 << 20;

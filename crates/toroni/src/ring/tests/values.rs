@@ -85,7 +85,11 @@ fn a_value_is_the_newest_message_before_the_end_of_the_stream() {
                 newest = (seen.tag == KEPT).then_some(seen).or(newest);
                 at.advance(&seen);
             }
-            assert_eq!(kept.sequence(0), newest.map(|seen| seen.sequence), "R1");
+            assert_eq!(
+                kept.newest(0).map(|newest| newest.0),
+                newest.map(|seen| seen.sequence),
+                "R1"
+            );
             match (kept.read(ring, 0, &mut scratch).unwrap(), newest) {
                 (Value::None, None) => {}
                 (Value::Present(found), Some(newest)) => {
