@@ -364,7 +364,8 @@ impl<'a> Values<'a> {
             return Some(match value {
                 Value::Present(seen) | Value::Missing(seen)
                     if super::bounds::topic_of(seen.tag) != topic
-                        || record_bytes(seen.length) > ring.shape().largest_record() =>
+                        || record_bytes(seen.length) > ring.shape().largest_record()
+                        || seen.position.checked_add(record_bytes(seen.length)).is_none() =>
                 {
                     Value::Invalid(seen)
                 }

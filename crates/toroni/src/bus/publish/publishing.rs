@@ -205,8 +205,7 @@ impl Publishing {
                 participant.count_since(&held, counted);
                 return Err((published, PublishError::LeaseLost));
             }
-            let may_retain = held.appender.may_retain(tag);
-            if extensions.is_empty() && !may_retain {
+            if extensions.is_empty() && !held.appender.may_retain(tag) {
                 let count = held.appender.write_in_block(tag, &payloads[published..]);
                 if count > 0 {
                     published = count.saturating_add(published);
@@ -224,7 +223,8 @@ impl Publishing {
                 };
                 counted = held.end();
             }
-            if may_retain {
+            // Another publisher may have declared the topic while this one waited for space.
+            if held.appender.may_retain(tag) {
                 let values = values_of(&participant.ring);
                 if terms.needs_room
                     && let Some(values) = values
