@@ -24,6 +24,9 @@ pub struct Figures {
     pub kept_out: u64,
     /// Messages that subscribers received, each of which was checked by itself.
     pub delivered: u64,
+    /// Values of retained topics that subscribers compared with the newest messages that they had received, and that the
+    /// supervisor read after kills.
+    pub values: [u64; 2],
     /// What was compared among subscribers.
     pub order: Counts,
     /// Publishers and subscribers that were killed (SIGKILL).
@@ -94,6 +97,7 @@ impl Figures {
         row("exclusive publishers / calls that they kept out", pair([self.reigns, self.kept_out]));
         row("messages delivered, each checked by itself", rate(self.delivered));
         row("  and found as another subscriber saw them", grouped(self.order.compared));
+        row("values compared with what was received / read after a kill", pair(self.values));
         row("stretches of 256 messages that two or more compared", grouped(self.order.stretches));
         row("  that no subscriber saw completely", grouped(self.order.unseen));
         row("kills of publishers / subscribers", pair(self.kills));
@@ -161,6 +165,8 @@ impl Figures {
             "kept_out": self.kept_out,
             "delivered": self.delivered,
             "compared": self.order.compared,
+            "values_compared": self.values[0],
+            "values_after_kills": self.values[1],
             "stretches_compared": self.order.stretches,
             "stretches_unseen": self.order.unseen,
             "stretches_late": self.order.late,

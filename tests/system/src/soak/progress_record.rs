@@ -38,6 +38,8 @@ pub enum Count {
     Reigns,
     /// Calls that an exclusive publisher kept out.
     KeptOut,
+    /// Values of retained topics that it compared with what it had received.
+    Values,
 }
 
 /// A worker's view of its record.

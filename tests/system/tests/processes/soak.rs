@@ -80,6 +80,11 @@ fn an_order_that_only_one_subscriber_saw_is_noticed() {
 }
 
 #[test]
+fn a_value_that_is_older_than_what_was_received_is_noticed() {
+    must_be_noticed("subscriber:stale", &["order"]);
+}
+
+#[test]
 fn a_message_that_was_never_published_is_noticed() {
     must_be_noticed("publisher:skip", &["lost-without-report"]);
 }
@@ -113,6 +118,7 @@ fn without_a_mistake_nothing_is_wrong() {
     let number =
         |name: &str| figures[name].as_u64().unwrap_or_else(|| panic!("no {name}: {figures}"));
     assert!(number("published") > 0 && number("delivered") > 0 && number("compared") > 0, "{said}");
+    assert!(number("values_compared") > 0 && number("values_after_kills") > 0, "{said}");
     assert_eq!(number("leaked_slots") + number("leaked_files") + number("leaked_descriptors"), 0);
     assert!(!root.file("kept").exists(), "nothing is kept where nothing is wrong");
 }

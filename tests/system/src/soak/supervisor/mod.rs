@@ -2,6 +2,7 @@
 
 mod ending;
 mod queues;
+mod values;
 
 use super::figures::{Figures, ROLES};
 use super::mix::Filter;
@@ -26,6 +27,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use toroni::{Bus, LockKind, NotifyKind, Policy};
 use toroni_testkit::{Program, Random};
+use values::Newest;
 
 /// Name of the bus.
 const BUS: &str = "soak";
@@ -105,6 +107,7 @@ struct Soak<'a> {
     descriptors: usize,
     end: u64,
     last_check: QueueCheck,
+    newest: Newest,
     /// Stalls that were reported one by one.
     explained: u32,
 }
@@ -163,8 +166,10 @@ impl<'a> Soak<'a> {
             descriptors,
             end: 0,
             last_check: QueueCheck::default(),
+            newest: Newest::default(),
             explained: 0,
         };
+        soak.retain_topics();
         for number in 0..plan.subscribers {
             soak.start(SUBSCRIBER, number, number < 2);
         }
@@ -277,6 +282,7 @@ impl<'a> Soak<'a> {
         self.figures.kills[worker.role] += 1;
         let (role, number) = (worker.role, worker.number);
         self.collect(worker, false);
+        self.check_values();
         self.start(role, number, false);
     }
 
@@ -351,6 +357,7 @@ impl<'a> Soak<'a> {
             self.figures.delivered += messages;
             self.figures.lapses += count(Count::Lapses);
             self.figures.lost += count(Count::Lost);
+            self.figures.values[0] += count(Count::Values);
         }
         std::fs::remove_file(&worker.record_path).expect("its record");
     }

@@ -37,6 +37,14 @@ impl Sabotage {
         }
     }
 
+    /// By how much to say that a message is newer than it is, where its topic's value is compared with it.
+    pub(crate) fn ahead(&self) -> u64 {
+        match self.what.as_deref() {
+            Some("stale") if self.seen > AFTER => 1 << 40,
+            _ => 0,
+        }
+    }
+
     /// Hands on what is held, as it was: what comes now is no neighbour of it.
     pub(crate) fn give_back(&mut self, mut take: impl FnMut(&Delivery<'_>)) {
         if let Some(held) = self.held.take() {

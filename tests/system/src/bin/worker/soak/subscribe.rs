@@ -9,12 +9,14 @@ use std::path::PathBuf;
 use system_tests::Random;
 use system_tests::counters::{Phase, SharedCounters};
 use system_tests::options::Options;
-use system_tests::soak::mix::Filter;
+use system_tests::soak::mix::{Filter, Lane};
 use system_tests::soak::progress_record::{Count, ProgressRecord};
 use system_tests::soak::report::Event;
 use system_tests::soak::verifier::{Delivery, Kind, Verifier};
-use toroni::{ReceiveError, Start, SubscriberError};
+use toroni::{Bus, ReceiveError, RetainedError, Start, SubscriberError};
 
+/// Messages on retained topics between two looks at a value.
+const VALUE_EVERY: u64 = 16;
 /// Messages between two reports.
 const REPORT_EVERY: u64 = 256;
 
@@ -30,6 +32,8 @@ pub(crate) fn run(options: &Options) {
         measure: Measure::new(),
         sabotage: Sabotage::new(options.find("sabotage")),
         received: 0,
+        bus: None,
+        on_retained: 0,
         left_at: None,
     };
     let rejoin_after: u64 = options.or("rejoin", u64::MAX);
@@ -66,6 +70,9 @@ struct Watching {
     measure: Measure,
     sabotage: Sabotage,
     received: u64,
+    bus: Option<Bus>,
+    /// Messages on topics that are retained.
+    on_retained: u64,
     /// Where it left the stream, if it will continue there.
     left_at: Option<u64>,
 }
@@ -123,6 +130,7 @@ impl Watching {
             self.verifier = Verifier::new(filter, self.counters.next_id());
         }
         self.measure.forget();
+        self.bus = Some(bus.clone());
         if is_first {
             self.lines.add(&Event::Ready);
             self.lines.send();
@@ -149,6 +157,7 @@ impl Watching {
         self.give_back();
         self.report();
         self.left_at = (random.index(2) == 0).then(|| receiver.position());
+        self.bus = None;
     }
 
     fn should_end(&self) -> bool {
@@ -178,6 +187,28 @@ impl Watching {
         }
     }
 
+    /// Compares the value of a topic with a message of it that was received: it is that message or a newer one.
+    fn check_value(&mut self, delivery: &Delivery<'_>) {
+        let Some(bus) = &self.bus else { return };
+        let received = delivery.sequence + self.sabotage.ahead();
+        let wrong = match bus.retained(delivery.topic) {
+            Ok(Some(value)) if value.sequence() < received => {
+                (Kind::Order, format!("value {} after message {received}", value.sequence()))
+            }
+            Ok(Some(value))
+                if value.sequence() == received && value.payload() != delivery.payload =>
+            {
+                (Kind::Torn, format!("value {received} is not as it was received"))
+            }
+            Ok(Some(_)) | Err(RetainedError::Unstable { .. }) => {
+                return self.record.add(Count::Values, 1);
+            }
+            Ok(None) => (Kind::Missing, format!("no value after message {received}")),
+            Err(error) => (Kind::Failed, format!("the value of message {received}: {error}")),
+        };
+        self.lines.fail(wrong.0, &wrong.1);
+    }
+
     fn give_back(&mut self) {
         let mut sabotage = std::mem::take(&mut self.sabotage);
         sabotage.give_back(|delivery| self.check(delivery));
@@ -204,6 +235,12 @@ impl Sink for Watching {
         let mut sabotage = std::mem::take(&mut self.sabotage);
         sabotage.pass(delivery, |delivery| self.check(delivery));
         self.sabotage = sabotage;
+        if Lane::of_topic(delivery.topic).is_some_and(|(lane, _)| lane == Lane::Many) {
+            self.on_retained += 1;
+            if self.on_retained.is_multiple_of(VALUE_EVERY) {
+                self.check_value(delivery);
+            }
+        }
         self.received += 1;
         self.record.set(Count::Messages, self.received);
         if self.received.is_multiple_of(REPORT_EVERY) {
