@@ -283,7 +283,9 @@ impl State {
         self.tally.published += 1;
         self.tally.losses += u64::from(piece.note.loss.is_some());
         let room = self.room_for(piece.note.topic, length, free);
-        self.keep(&piece.note, record_bytes(length), room);
+        if u64::from(extensions) == piece.note.extras() {
+            self.keep(&piece.note, record_bytes(length), room);
+        }
         if let Some(arrival) = piece.arrival {
             self.arrivals.take(piece.stream, arrival);
             if arrival.open_from.is_some() {

@@ -39,14 +39,19 @@ impl State {
         let is_kept_out = self.exclusive.is_some() && !exclusively;
         let fresh = self.writers[writer].is_none().then(|| format!("writer {writer}"));
         let mut slot = self.writers[writer].take();
-        let (this, place) = (&*self, &mut slot);
+        let mut is_inline = false;
+        let (this, place, inline) = (&*self, &mut slot, &mut is_inline);
         let (reached, outcome) = act(die_at, self.setup.robust, || {
             if let Some(name) = fresh {
                 let bus = this.open(name.clone());
                 *place = Some(Writer::new(name, bus));
             }
             let Some(writer) = place.as_mut() else { unreachable!("made above") };
-            writer.retain(number, &topics()[number], exclusively)
+            let topic = &topics()[number];
+            let handle = writer.handle(number, topic, false, exclusively);
+            let extensions = this.model.capacity() / 2 - 8 - handle.largest_message();
+            *inline = extensions > if this.setup.timestamps { 8 } else { 0 };
+            writer.retain(number, topic, exclusively)
         });
         self.writers[writer] = slot;
         self.learn_topic(number);
@@ -63,22 +68,26 @@ impl State {
             }
             return self.bury_writer(writer);
         };
-        self.settle_retain(number, is_kept_out, outcome);
+        self.settle_retain(number, is_inline, is_kept_out, outcome);
     }
 
     fn retain_of_inlet(&mut self, inlet: usize, number: usize) {
         let Some(bridge) = &self.bridges[inlet] else { return };
         let Some(topic) = bridge.topics.get(&number) else { return };
         let outcome = bridge.inlet.retain(&topic.topic);
-        self.settle_retain(number, self.exclusive.is_some(), outcome);
+        let is_inline = topic.is_inline.expect("an operation has made it");
+        self.settle_retain(number, is_inline, self.exclusive.is_some(), outcome);
     }
 
     fn settle_retain(
         &mut self,
         number: usize,
+        is_inline: bool,
         is_kept_out: bool,
         outcome: Result<(), RetainError>,
     ) {
+        let is_refused_for_that = matches!(outcome, Err(RetainError::TopicTableFull));
+        assert_eq!(is_inline, is_refused_for_that, "its name is in each message");
         let refused = match outcome {
             Ok(()) => {
                 assert!(!is_kept_out && self.interned.contains(&number));
@@ -88,7 +97,7 @@ impl State {
             Err(error) => Some(error),
         };
         match refused {
-            Some(RetainError::TopicTableFull) => assert!(!self.interned.contains(&number)),
+            Some(RetainError::TopicTableFull) => {}
             Some(RetainError::Publish(PublishError::Exclusive { .. })) => {
                 assert!(is_kept_out);
                 self.tally.kept_out += 1;

@@ -51,7 +51,7 @@ impl Writer {
     }
 
     /// What it publishes with on this topic.
-    fn handle(
+    pub(super) fn handle(
         &mut self,
         number: usize,
         topic: &str,
@@ -339,8 +339,8 @@ impl State {
             assert_ne!(room, Room::TooLong, "it had declared the topic");
             room = Room::Certain;
         }
-        // Of a batch, the bus keeps the last message only.
-        if is_newest {
+        // Of a batch, the bus keeps the last message only; and none whose topic travels with it.
+        if is_newest && !plan.is_inline {
             self.keep(note, record_bytes(length), room);
         }
     }
