@@ -189,6 +189,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[
             Loom("loom_a_value_is_visible_with_the_end_of_the_stream"),
             Loom("loom_a_value_survives_its_writer"),
+            Oracle("lists_from_a_seed_do_to_a_bus_what_they_do_to_the_model"),
         ],
     },
     Mutant {
@@ -197,6 +198,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[
             Loom("loom_a_value_survives_its_writer"),
             Tests("a_value_is_the_newest_committed_message_wherever_its_publisher_dies"),
+            Oracle("lists_from_a_seed_do_to_a_bus_what_they_do_to_the_model"),
         ],
     },
     Mutant {
