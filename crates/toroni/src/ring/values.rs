@@ -316,15 +316,35 @@ impl<'a> Values<'a> {
         hook::point(CrashPoint::AfterRetain);
     }
 
-    /// Returns sequence and tag of the value of a topic, if it is retained and has one.
-    pub(crate) fn newest(&self, topic: u32) -> Option<(u64, u32)> {
-        let entry = self.entry(topic)?;
+    /// Returns sequence and tag of what the entry of a topic keeps.
+    pub(super) fn kept(entry: &ValueEntry) -> Option<(u64, u32)> {
         let version = entry.version.load(Ordering::Acquire);
         let buffer = entry.buffer(version);
         (version != 0).then(|| {
             let tag = tag_of(buffer.header.load(Ordering::Relaxed));
             (buffer.sequence.load(Ordering::Relaxed), tag)
         })
+    }
+
+    /// Returns sequence and tag of the value of a topic, if it is retained and has one. `scratch` is written to.
+    pub(crate) fn newest(
+        &self,
+        ring: Ring<'_>,
+        topic: u32,
+        scratch: &mut Scratch,
+    ) -> Option<(u64, u32)> {
+        let entry = self.entry(topic)?;
+        let kept = Self::kept(entry);
+        let is_announced = entry.announced_position.load(Ordering::Relaxed) != NO_ENTRY;
+        let announced = entry.announced_sequence.load(Ordering::Relaxed);
+        if !is_announced || kept.is_some_and(|(sequence, _)| sequence >= announced) {
+            return kept;
+        }
+        // An owner is about to copy it, or has died before it could.
+        match self.read(ring, topic, scratch)? {
+            Value::Present(seen) | Value::Missing(seen) => Some((seen.sequence, seen.tag)),
+            Value::None | Value::Unstable | Value::Invalid(_) => kept,
+        }
     }
 
     /// Reads the value of a topic, if it is retained. The record's body is copied to `into`.

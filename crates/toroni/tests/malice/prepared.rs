@@ -211,7 +211,7 @@ fn holes_in_a_full_file_system_are_no_fault() {
     }
     for name in ["readers", "ring", "publishers"] {
         let fixture = Fixture::new();
-        let Some(_mount) = Mount::new(fixture.path(), "size=600k") else {
+        let Some(_mount) = Mount::new(fixture.path(), "size=1200k") else {
             return eprintln!("skipped: this process may not mount");
         };
         let bus = config(&fixture, Policy::default()).open("b").unwrap();

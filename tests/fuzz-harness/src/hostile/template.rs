@@ -113,7 +113,7 @@ impl Template {
             .capacity(CAPACITY)
             .topic_table_bytes(TABLE_BYTES)
             .max_arrivals(ARRIVALS)
-            .retained(VALUES as u32, VALUE_AREA_BYTES)
+            .retained(u32::try_from(VALUES).unwrap(), VALUE_AREA_BYTES)
             .max_publishers(4)
             .max_subscribers(4)
             .lock(lock)
@@ -185,7 +185,7 @@ impl Template {
         let header = checksum(self.bytes("ring", 0, RING_HEADER_BYTES as u64));
         assert_eq!(word(CHECKSUM_OFFSET as u64), header, "the checksum");
         assert_eq!(ring, DATA_OFFSET + CAPACITY, "where the stream begins");
-        let half = |offset: u64| (word(offset) as u32, (word(offset) >> 32) as u32);
+        let half = |offset: u64| (word(offset) % (1 << 32), word(offset) >> 32);
         assert_eq!(half(VALUE_INDEX_OFFSET), (2, 1), "the entries of the first two topics");
         assert_eq!(half(VALUES_OFFSET), (2, 0), "the topic of the first entry");
         assert!((3..VALUE_AREA_BYTES / 64).contains(&word(VALUE_AREA_OFFSET)), "units in use");

@@ -67,9 +67,11 @@ impl Subscriber {
         let Cursor { sequence: before, position } = self.reading.cursor;
         // A damaged table reports the first message of an unknown topic.
         let _ = self.reading.sync_topics(segment);
+        let (ring, scratch) = (ring_of(segment), &mut self.values.scratch);
         let due = values.topics().filter_map(|topic| {
             let (itself, below) = self.reading.wants(topic);
-            let (sequence, tag) = values.newest(topic).filter(|_| itself || below)?;
+            let newest = (itself || below).then(|| values.newest(ring, topic, scratch));
+            let (sequence, tag) = newest.flatten()?;
             let tag = Tag::from_raw(tag);
             // What is not handed out anyway is not due: a program may wait until nothing is.
             let is_due = sequence < before
@@ -77,8 +79,9 @@ impl Subscriber {
                 && self.reading.interest.answer(tag) != Some(false);
             is_due.then_some((sequence, topic))
         });
-        self.values.due = due.collect();
-        self.values.due.sort_unstable_by(|a, b| b.cmp(a));
+        let mut due: Vec<_> = due.collect();
+        due.sort_unstable_by(|a, b| b.cmp(a));
+        self.values.due = due;
         (self.values.before, self.values.heals) = (before, from.is_some());
         self.reading.received.values_before = position;
     }
@@ -794,6 +797,35 @@ mod tests {
             CrashPoint::BetweenSequenceAndTail,
         ] {
             assert!(died.contains(&point), "{point:?} was on no way");
+        }
+    }
+
+    /// The entry does not have it yet, and the subscriber starts behind it.
+    #[test]
+    fn a_subscriber_gets_the_value_that_a_dead_publisher_has_only_committed() {
+        for has_one in [false, true] {
+            let root = TempDir::new();
+            let config = config(&root);
+            let bus = config.create("b").unwrap();
+            let publisher = bus.publisher("a").unwrap().retained().unwrap();
+            if has_one {
+                publisher.publish("before").unwrap();
+            }
+            let mut all = bus.subscribe("a").unwrap();
+            let doomed = config.open("b").unwrap();
+            let victim = doomed.publisher("a").unwrap();
+            let dies = |reached: &[CrashPoint]| reached.last() == Some(&CrashPoint::AfterCommit);
+            let (_, lived) = rehearsal::act(dies, || victim.publish("last"));
+            assert!(lived.is_none());
+            rehearsal::bury((victim, doomed));
+            let sequence = all.receive().unwrap().sequence();
+            let start = Start::Sequence(sequence + 1);
+            let late = bus.subscriber().pattern("a").retained(true).start(start).build();
+            let mut late = late.unwrap();
+            assert!(!late.is_current());
+            let value = late.try_receive().unwrap().unwrap();
+            assert_eq!((&*value.text(), value.is_retained()), ("last", true));
+            assert!(late.try_receive().unwrap().is_none());
         }
     }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::hook::rehearsal;
 use crate::ring::bounds::set_retained;
 use crate::ring::position::to_index;
-use crate::ring::values::Value;
+use crate::ring::values::{Value, Values};
 use crate::ring::writer::header;
 
 /// A message of the retained topic 0, and one of topic 1.
@@ -42,6 +42,12 @@ fn read(memory: &Memory) -> Option<u64> {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// Returns the sequence of what the entry keeps.
+fn kept(memory: &Memory) -> Option<u64> {
+    let entry = memory.values().unwrap().entry(0).unwrap();
+    Values::kept(entry).map(|kept| kept.0)
 }
 
 /// Receives what there is, and returns the sequence of the newest message of topic 0 (R2).
@@ -107,7 +113,7 @@ fn loom_a_value_is_visible_with_the_end_of_the_stream() {
         let memory = Arc::new(retaining());
         let reader = reading(&memory, |memory| {
             let tail = memory.control.commit.0.tail.load(Ordering::Acquire);
-            let kept = memory.values().unwrap().newest(0).map(|newest| newest.0);
+            let kept = kept(memory);
             assert!(tail < START + 2 * BYTES || kept == Some(1), "at {tail} it is {kept:?}");
         });
         publish(&memory, false, KEPT);
@@ -139,7 +145,7 @@ fn loom_a_value_survives_its_writer() {
             successor.join().unwrap();
             reader.join().unwrap();
             let newest = received(&memory);
-            assert_eq!(memory.values().unwrap().newest(0).map(|newest| newest.0), newest, "R1");
+            assert_eq!(kept(&memory), newest, "R1");
             assert_eq!(read(&memory), newest);
         });
         if !died.load(std::sync::atomic::Ordering::Relaxed) {

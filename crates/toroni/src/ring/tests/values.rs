@@ -6,7 +6,7 @@ use super::super::layout::NO_ENTRY;
 use super::super::position::to_index;
 use super::super::reader::Cursor;
 use super::super::testing::{Memory, body};
-use super::super::values::{UNIT_WORDS, Value};
+use super::super::values::{UNIT_WORDS, Value, Values};
 use super::super::writer::{Appender, Record, header};
 use super::fixture::scaled;
 use super::resume::SplitMix;
@@ -86,7 +86,7 @@ fn a_value_is_the_newest_message_before_the_end_of_the_stream() {
                 at.advance(&seen);
             }
             assert_eq!(
-                kept.newest(0).map(|newest| newest.0),
+                Values::kept(kept.entry(0).unwrap()).map(|kept| kept.0),
                 newest.map(|seen| seen.sequence),
                 "R1"
             );
