@@ -88,7 +88,7 @@ fn a_signal_interrupts_a_file_of_lines() {
 #[test]
 fn short_commands_are_killed_by_the_signal() {
     let buses = Buses::new();
-    buses.succeed(&["pub", "t", "x"]);
+    buses.succeed(&["pub", "t", "x", "--retain"]);
     for arguments in [
         &["create", "b"][..],
         &["ls"],

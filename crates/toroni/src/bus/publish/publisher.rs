@@ -1,8 +1,8 @@
 //! Publishing on a topic.
 
-use super::commit::{Batch, Commit, Filled};
+use super::commit::{Batch, Filled};
 use super::participant::of_publisher;
-use super::publishing::{Publishing, cold};
+use super::publishing::Publishing;
 use super::reentrancy;
 use super::terms::{Limit, Terms, at_most};
 use super::topics::TableShare;
@@ -284,7 +284,8 @@ impl Publisher {
         let records = payloads.iter().map(|payload| Record { tag, extensions, payload });
         let count = payloads.len() as u64;
         let newest = payloads.last().map_or(0, |payload| record(payload.len() as u64));
-        self.commit(Batch { records, tag, count, bytes, newest }, terms)
+        let terms = Terms { needs_room: self.is_declared, ..*terms };
+        self.publishing.publish(Batch { records, tag, count, bytes, newest }, &terms)
     }
 
     /// Publishes messages one by one; each is visible at once. The call takes the writer lock once for all
@@ -378,7 +379,8 @@ impl Publisher {
             fill(&mut view)
         };
         let filled = Filled { permit, tag, extensions, length: payload_length, bytes, fill };
-        self.commit(filled, terms)
+        let terms = Terms { needs_room: self.is_declared, ..*terms };
+        self.publishing.publish(filled, &terms)
     }
 
     #[inline(always)]
@@ -393,24 +395,26 @@ impl Publisher {
             let tag = Tag::message(id, self.to_descendants, &Extensions::default()).raw();
             return self.publishing.publish(Record { tag, extensions: &[], payload }, terms);
         }
-        cold(|| self.publish_framed(payload, terms))
+        self.publish_extended(payload, terms)
     }
 
     /// Publishes one message that has extensions, or is a value.
+    #[cold]
+    fn publish_extended(&self, payload: &[u8], terms: &Terms) -> Result<u64, PublishError> {
+        self.publish_framed(payload, terms)
+    }
+
+    /// Apart, because the compiler makes what is cold small, and not fast.
     #[inline(never)]
     fn publish_framed(&self, payload: &[u8], terms: &Terms) -> Result<u64, PublishError> {
         let mut buffer = None;
         let (tag, extensions) = self.frame(&mut buffer);
         self.check_length(extensions.len(), payload.len())?;
-        self.commit(Record { tag, extensions, payload }, terms)
-    }
-
-    #[inline(always)]
-    fn commit<C: Commit>(&self, commit: C, terms: &Terms) -> Result<C::Result, PublishError> {
+        let record = Record { tag, extensions, payload };
         if self.is_declared {
-            return self.publishing.publish_declared(commit, terms);
+            return self.publishing.publish_declared(record, terms);
         }
-        self.publishing.publish(commit, terms)
+        self.publishing.publish(record, terms)
     }
 
     /// Makes it a publisher that has declared its topic.

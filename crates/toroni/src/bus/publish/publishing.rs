@@ -114,7 +114,7 @@ impl Publishing {
                 let end = CallEnd { waited: false, keeps_lock: terms.keeps_lock };
                 self.write_and_wake(appender, end, commit)
             }
-            Err(acquired) => cold(|| self.publish_otherwise(acquired, commit, terms)),
+            Err(acquired) => self.publish_otherwise(acquired, commit, terms),
         }
     }
 
@@ -131,7 +131,7 @@ impl Publishing {
     }
 
     /// Continues [`Self::publish`] for topics that may be retained, and for all that takes longer.
-    #[inline(never)]
+    #[cold]
     fn publish_otherwise<C: Commit>(
         &self,
         acquired: Option<Acquired>,
@@ -286,12 +286,6 @@ impl Publishing {
     ) -> Result<Option<TopicId>, PublishError> {
         self.topics.intern(&self.participant, topic, share, terms)
     }
-}
-
-/// Calls a function that is rarely called, and must be fast nevertheless: the compiler makes cold functions small.
-#[cold]
-pub(super) fn cold<R>(call: impl FnOnce() -> R) -> R {
-    call()
 }
 
 #[cfg(all(test, not(loom)))]

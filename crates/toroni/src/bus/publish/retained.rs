@@ -67,7 +67,8 @@ impl Publisher {
     /// ([`Bus::retained`](crate::Bus::retained)). The topic stays retained as long as the bus exists.
     ///
     /// The calls of this handle publish only what can be kept. Those of other handles publish what they always do; if their
-    /// message finds no room, the value is missing, and readers learn that.
+    /// message finds no room, the value is missing, and readers learn that. A message that carries the name of its topic, because
+    /// the table of topics was full or the bus exclusive when its handle was made, becomes no value.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

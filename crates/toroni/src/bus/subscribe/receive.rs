@@ -54,8 +54,8 @@ impl Subscriber {
     /// none yet.
     pub(in crate::bus) fn next(&mut self, body: Body) -> Result<bool, ReceiveError> {
         self.stamp.check()?;
-        if self.values.are_due() && self.next_value()? {
-            return Ok(true);
+        if self.values.are_due() {
+            return self.next_value_or(body);
         }
         let began = self.reading.cursor.position;
         loop {

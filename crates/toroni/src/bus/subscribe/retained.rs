@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use super::message::{Message, Received, timestamp_of};
+use super::reading::Body;
 use super::subscriber::Subscriber;
 use crate::bus::Bus;
 use crate::bus::views::{number_of, ring_of, table_of, values_of};
@@ -86,9 +87,15 @@ impl Subscriber {
         self.reading.received.values_before = position;
     }
 
-    /// Receives the next value that is due, for [`Self::last`]. Returns false if there is none.
+    /// Receives the next value that is due, or what the stream has if there is none.
     #[cold]
-    pub(super) fn next_value(&mut self) -> Result<bool, ReceiveError> {
+    pub(super) fn next_value_or(&mut self, body: Body) -> Result<bool, ReceiveError> {
+        // Without values, the call ends with the stream.
+        if self.next_value()? { Ok(true) } else { self.next(body) }
+    }
+
+    /// Receives the next value that is due, for [`Self::last`]. Returns false if there is none.
+    fn next_value(&mut self) -> Result<bool, ReceiveError> {
         while let Some((_, topic)) = self.values.due.pop() {
             let segment = &self.claim.subscribing.ring;
             let ring = ring_of(segment);
