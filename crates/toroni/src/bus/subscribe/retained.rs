@@ -645,6 +645,32 @@ mod tests {
         bus.publisher("a").unwrap().retained().unwrap();
     }
 
+    /// While it waits for space, a burst gives the lock back.
+    #[test]
+    fn a_burst_keeps_the_value_of_a_topic_that_was_declared_while_it_waited() {
+        let root = TempDir::new();
+        let config = config(&root).policy(Policy::Wait { limit: None });
+        let bus = config.create("b").unwrap();
+        let mut slow = bus.subscribe("a").unwrap();
+        let payloads: Vec<_> = (0..200).map(|number| vec![number; 1_000]).collect();
+        std::thread::scope(|scope| {
+            let burst = scope.spawn(|| {
+                bus.publisher("a").unwrap().burst(&payloads, Limit::Policy).unwrap();
+            });
+            // It cannot get further without the subscriber.
+            while bus.stats().unwrap().tail < (64 << 10) - 4 * 1_024 {
+                std::thread::yield_now();
+            }
+            let declares = config.open("b").unwrap();
+            let _declared = declares.publisher("a").unwrap().retained().unwrap();
+            for payload in &payloads {
+                assert_eq!(slow.receive().unwrap().payload(), payload);
+            }
+            burst.join().unwrap();
+        });
+        assert_eq!(bus.retained("a").unwrap().unwrap().payload(), payloads[199]);
+    }
+
     /// What it brings is published in any case.
     #[test]
     fn an_inlet_retains_a_topic_and_loses_nothing_for_want_of_room() {
