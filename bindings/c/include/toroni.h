@@ -138,8 +138,9 @@ typedef enum toroni_status TORONI_ANY_INT {
                                          toroni_subscriber_hold, is not there */
     TORONI_NOT_CHECKED_SINCE_BOOT = 42, /* a bus on a disk: open it once for publishing */
     TORONI_OUT_OF_REACH = 43,         /* the bus does not work across namespaces or C libraries */
-    TORONI_TOO_MANY_RETAINED = 44,    /* the bus retains as many topics as it can, or the topic came after those that it
-                                         can retain: see retained_topics */
+    TORONI_TOO_MANY_RETAINED = 44,    /* the bus retains as many topics as it can (see retained_topics), the topic came
+                                         after those that it can retain, or its table of topics is full (see
+                                         topic_table_bytes) */
     TORONI_VALUE_TOO_LONG = 45,       /* the message is longer than a quarter of retained_bytes, so it cannot be kept as
                                          the value of its topic */
     TORONI_RETAINED_FULL = 46,        /* the message cannot be kept as the value of its topic: all of retained_bytes is
@@ -892,7 +893,7 @@ typedef struct toroni_value {
     uint64_t timestamp_ns;
     uint64_t number;
     toroni_origin origin;
-    uint32_t flags;          /* TORONI_MESSAGE_HAS_..., combined */
+    uint32_t flags;          /* TORONI_MESSAGE_TO_DESCENDANTS and TORONI_MESSAGE_HAS_..., combined */
     int status;              /* TORONI_OK, TORONI_VALUE_MISSING, TORONI_VALUE_UNSTABLE or TORONI_CORRUPT */
     const char *problem;     /* why it could not be read; NULL: it could */
     uint64_t missing_length; /* for TORONI_VALUE_MISSING, as toroni_missing.length */

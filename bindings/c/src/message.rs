@@ -52,7 +52,7 @@ impl toroni_origin {
     }
 }
 
-const TO_DESCENDANTS: u32 = 1;
+pub(crate) const TO_DESCENDANTS: u32 = 1;
 pub(crate) const HAS_TIMESTAMP: u32 = 2;
 pub(crate) const HAS_ORIGIN: u32 = 4;
 pub(crate) const HAS_NUMBER: u32 = 8;

@@ -3,7 +3,9 @@
 use crate::arguments::{close, handle, put, put_handle, string};
 use crate::bus::{bus, toroni_bus};
 use crate::lists::{Strings, one};
-use crate::message::{HAS_NUMBER, HAS_ORIGIN, HAS_TIMESTAMP, nanoseconds, toroni_origin};
+use crate::message::{
+    HAS_NUMBER, HAS_ORIGIN, HAS_TIMESTAMP, TO_DESCENDANTS, nanoseconds, toroni_origin,
+};
 use crate::status::{Failure, Outcome, Status, catch_panics, catch_panics_or};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -112,7 +114,8 @@ impl toroni_value {
             timestamp_ns: timestamp.map_or(0, nanoseconds),
             number: number.unwrap_or(0),
             origin: origin.map(toroni_origin::from).unwrap_or_default(),
-            flags: flag(timestamp.is_some(), HAS_TIMESTAMP)
+            flags: flag(message.is_to_descendants(), TO_DESCENDANTS)
+                | flag(timestamp.is_some(), HAS_TIMESTAMP)
                 | flag(origin.is_some(), HAS_ORIGIN)
                 | flag(number.is_some(), HAS_NUMBER),
             ..NOTHING

@@ -534,6 +534,7 @@ public:
     std::string_view text() const noexcept { return payload_; }
     std::uint64_t sequence() const noexcept { return sequence_; }
     std::uint64_t position() const noexcept { return position_; }
+    bool to_descendants() const noexcept { return to_descendants_; }
     std::optional<std::chrono::system_clock::time_point> timestamp() const { return timestamp_; }
     std::optional<toroni::origin> origin() const { return origin_; }
     std::optional<std::uint64_t> number() const { return number_; }
@@ -542,13 +543,15 @@ private:
     friend class bus;
     explicit retained_message(const toroni_value &content)
         : topic_(content.topic), payload_(static_cast<const char *>(content.payload), content.payload_length),
-          sequence_(content.sequence), position_(content.position) {
+          sequence_(content.sequence), position_(content.position),
+          to_descendants_(content.flags & TORONI_MESSAGE_TO_DESCENDANTS) {
         if (content.flags & TORONI_MESSAGE_HAS_TIMESTAMP) timestamp_ = detail::time(content.timestamp_ns);
         if (content.flags & TORONI_MESSAGE_HAS_ORIGIN) origin_ = detail::received(content.origin);
         if (content.flags & TORONI_MESSAGE_HAS_NUMBER) number_ = content.number;
     }
     std::string topic_, payload_;
     std::uint64_t sequence_, position_;
+    bool to_descendants_;
     std::optional<std::chrono::system_clock::time_point> timestamp_;
     std::optional<toroni::origin> origin_;
     std::optional<std::uint64_t> number_;

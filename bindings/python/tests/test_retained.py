@@ -172,6 +172,7 @@ def test_a_value_has_all_that_its_message_has(directory: Path) -> None:
         assert before <= message.timestamp_ns <= time.time_ns()
         assert (message.topic, message.payload, message.text) == ("plant/setpoint", b"350", "350")
         assert (message.sequence, message.position, message.origin, message.number) == (0, 0, None, None)
+        assert message.to_descendants is False
         assert (len(message), bytes(message), bool(message)) == (3, b"350", True)
         assert pickle.loads(pickle.dumps(message)) == message
         topic, origin = inlet.topic("afar", retained=True), Origin(1, 2, 3, 4)

@@ -84,7 +84,7 @@ pub(crate) const LOST_SCHEMA: &str = r#"{
     "scope": {"type": "array", "items": {"type": "string"}, "description": "patterns of the topics they may have had"},
     "origin": {
       "type": ["object", "null"],
-      "description": "the stream in which they were lost on their way to the bus; null if the recorder was overtaken",
+      "description": "the stream in which they were lost on their way to the bus; null if the recorder was overtaken, or the bus had no room for a value",
       "properties": {
         "source": {"type": "integer"}, "series": {"type": "integer"}, "stream": {"type": "integer"},
         "from": {"type": "integer"}, "until": {"type": "integer"}

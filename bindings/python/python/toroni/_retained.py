@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class RetainedMessage:
     """The value of a topic: a copy of its newest message. Made by Bus.retained and Bus.retained_matching. It has the
-    attributes of a received message, without next_position and to_descendants."""
+    attributes of a received message, without next_position."""
 
     topic: str
     payload: bytes
@@ -20,6 +20,8 @@ class RetainedMessage:
     """The position of the message in the stream of the bus, in bytes."""
     sequence: int
     """The number of the message among all messages of the bus, from 0."""
+    to_descendants: bool
+    """Whether it was published to its topic and everything below it."""
     timestamp_ns: int | None
     """When it was published, in nanoseconds since 1970 (UTC). None if its publisher does not use timestamps."""
     origin: Origin | None

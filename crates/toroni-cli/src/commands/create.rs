@@ -64,7 +64,7 @@ pub(crate) struct Create {
     /// How many topics can be retained, at most 4096; 0 for a bus without values [default: 512]
     #[arg(long, value_name = "N")]
     retained_topics: Option<u32>,
-    /// Room for the values of retained topics, which they take twice; one value may take a quarter [default: 448KiB]
+    /// Bytes for values of retained topics: each topic needs twice its longest value, which may take a quarter [default: 448KiB]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     retained_bytes: Option<u64>,
     /// Print the new bus as a JSON object

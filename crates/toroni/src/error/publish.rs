@@ -117,7 +117,7 @@ pub enum PublishError {
         patterns: usize,
     },
     /// The message is longer than a value may be. Only a publisher that has declared its topic retained
-    /// ([`Publisher::retained`](crate::Publisher::retained)) returns this and the next two.
+    /// ([`Publisher::retained`](crate::Publisher::retained)) returns this and the next.
     #[error(
         "a record of {length} bytes is too long for a value, which may have {limit}: make it shorter, or create the bus with more bytes for retained topics"
     )]

@@ -46,6 +46,15 @@ pub(crate) struct Appender<'a, const VALUES: bool = false> {
     sequence: u64,
 }
 
+/// A record that is kept as the value of its topic.
+#[derive(Clone, Copy)]
+struct Kept<'a> {
+    entry: &'a ValueEntry,
+    at: RecordStart,
+    /// Its first one, the header.
+    word: u64,
+}
+
 /// A record to be written: its header and up to two parts after it.
 #[derive(Clone, Copy)]
 pub(crate) struct Record<'a> {
@@ -262,8 +271,8 @@ impl<'a, const VALUES: bool> Appender<'a, VALUES> {
         }
         self.index_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
         let word = header(record.length(), record.tag);
-        let entry = self.note(record.tag, self.start(), bytes, self.tail + bytes);
-        self.commit(word, bytes, 1, entry);
+        let kept = self.note(word, self.start(), bytes, self.tail + bytes);
+        self.commit(word, bytes, 1, kept);
     }
 
     /// Writes and commits records without extensions, as long as they end below `reserved` and
@@ -299,7 +308,7 @@ impl<'a, const VALUES: bool> Appender<'a, VALUES> {
             let bytes = words as u64 * ALIGNMENT;
             tail += bytes;
             let word = header(length, tag);
-            let entry = self.note(tag, self.start(), bytes, tail);
+            let kept = self.note(word, self.start(), bytes, tail);
             self.store_next(tail);
             // COMMIT
             record[0].store(word, weakened("burst_commit_relaxed", Ordering::Release));
@@ -307,7 +316,7 @@ impl<'a, const VALUES: bool> Appender<'a, VALUES> {
                 record[words].store(0, Ordering::Relaxed);
             }
             hook::point(CrashPoint::AfterCommit);
-            self.keep(entry, self.start(), word);
+            self.keep(kept);
             at += words;
             sequence = sequence.wrapping_add(1);
             // END
@@ -353,8 +362,8 @@ impl<'a, const VALUES: bool> Appender<'a, VALUES> {
         };
         self.index_blocks(self.tail, bytes, self.sequence.wrapping_add(1));
         let word = header(whole, tag);
-        let entry = self.note(tag, self.start(), bytes, self.tail + bytes);
-        self.commit(word, bytes, 1, entry);
+        let kept = self.note(word, self.start(), bytes, self.tail + bytes);
+        self.commit(word, bytes, 1, kept);
         Ok(result)
     }
 
@@ -379,7 +388,7 @@ impl<'a, const VALUES: bool> Appender<'a, VALUES> {
     }
 
     /// Writes records under one commit: readers see all of them or none. `bytes` is the sum of
-    /// their sizes. There must be space for them.
+    /// their sizes. There must be space for them. With `VALUES`, all are of one topic.
     pub(crate) fn write_batch<'r>(
         &mut self,
         records: impl Iterator<Item = Record<'r>>,
@@ -391,6 +400,7 @@ impl<'a, const VALUES: bool> Appender<'a, VALUES> {
         let mut count = 0;
         let mut bounded = 0;
         let end = self.tail + bytes;
+        let mut newest = None;
         let mut rest = self.ring.contiguous_words(self.tail, to_index(bytes / ALIGNMENT));
         for record in records {
             let word = header(record.length(), record.tag);
@@ -420,7 +430,7 @@ impl<'a, const VALUES: bool> Appender<'a, VALUES> {
             }
             if VALUES {
                 let sequence = self.sequence.wrapping_add(count);
-                self.note(record.tag, RecordStart { position, sequence }, bytes, end);
+                newest = Some((word, RecordStart { position, sequence }, bytes));
             }
             count += 1;
             self.index_blocks(position, bytes, self.sequence.wrapping_add(count));
@@ -429,7 +439,8 @@ impl<'a, const VALUES: bool> Appender<'a, VALUES> {
         assert_eq!(position, self.tail + bytes, "the batch is as long as stated");
         if count > 0 {
             self.end_stream_at(position);
-            self.commit(first, bytes, count, None);
+            let kept = newest.and_then(|(word, at, bytes)| self.note(word, at, bytes, end));
+            self.commit(first, bytes, count, kept);
         }
     }
 
@@ -507,35 +518,23 @@ impl<'a, const VALUES: bool> Appender<'a, VALUES> {
         }
     }
 
-    /// Notes a record that is about to be committed, in the bound of its topic, and in its value. Returns the entry of that.
+    /// Notes a record that is about to be committed, in the bound of its topic, and in its value. `end` is where the commit ends.
     #[inline(always)]
-    fn note(&self, tag: u32, record: RecordStart, bytes: u64, end: u64) -> Option<&'a ValueEntry> {
+    fn note(&self, word: u64, at: RecordStart, bytes: u64, end: u64) -> Option<Kept<'a>> {
+        let tag = tag_of(word);
         self.set_bound(tag, end);
         let values = self.values.as_ref().filter(|_| VALUES)?;
-        values.announce(bounds::topic_of(tag), record, self.tail, bytes)
+        let entry = values.announce(bounds::topic_of(tag), at, self.tail, bytes)?;
+        Some(Kept { entry, at, word })
     }
 
-    /// Copies a record that was committed into its entry, if it has one.
+    /// Copies a record that was committed into its entry.
     #[inline(always)]
-    fn keep(&self, entry: Option<&ValueEntry>, at: RecordStart, word: u64) {
+    fn keep(&self, kept: Option<Kept<'a>>) {
         if let Some(values) = self.values.filter(|_| VALUES)
-            && let Some(entry) = entry
+            && let Some(Kept { entry, at, word }) = kept
         {
             values.keep(self.ring, entry, at, word);
-        }
-    }
-
-    /// Copies those records that are values, of the batch that was committed at `at`.
-    fn retain_some(&self, mut at: RecordStart, bytes: u64) {
-        let Some(values) = self.values.filter(|_| VALUES) else { return };
-        let end = at.position + bytes;
-        while at.position < end {
-            let word = self.ring.word(at.position).load(Ordering::Relaxed);
-            values.retain(self.ring, at, word);
-            at = RecordStart {
-                position: at.position + record_bytes(length_of(word)),
-                sequence: at.sequence.wrapping_add(1),
-            };
         }
     }
 
@@ -545,9 +544,9 @@ impl<'a, const VALUES: bool> Appender<'a, VALUES> {
         RecordStart { position: self.tail, sequence: self.sequence }
     }
 
-    /// Commits records: of one, `entry` is where its value is kept.
+    /// Commits records, of which one may be kept as a value.
     #[inline]
-    fn commit(&mut self, header: u64, bytes: u64, count: u64, entry: Option<&ValueEntry>) {
+    fn commit(&mut self, header: u64, bytes: u64, count: u64, kept: Option<Kept<'a>>) {
         if !mutant("next_after_commit") {
             self.store_next(self.tail + bytes);
         }
@@ -557,20 +556,14 @@ impl<'a, const VALUES: bool> Appender<'a, VALUES> {
         if mutant("next_after_commit") {
             self.store_next(self.tail + bytes);
         }
-        let start = self.start();
-        let retain = |appender: &Self| match count {
-            1 if entry.is_some() => appender.keep(entry, start, header),
-            _ if VALUES => appender.retain_some(start, bytes),
-            _ => {}
-        };
         if !mutant("copy_after_tail") {
-            retain(self);
+            self.keep(kept);
         }
         self.tail += bytes;
         self.sequence = self.sequence.wrapping_add(count);
         self.store_end();
         if mutant("copy_after_tail") {
-            retain(self);
+            self.keep(kept);
         }
         if mutant("bound_after_commit") {
             bounds::set(self.ring.control, tag_of(header), self.tail, false);

@@ -239,7 +239,7 @@ impl Intake {
                 continue;
             };
             if !is_message {
-                self.is_retained(topic);
+                self.mark_retained(topic);
             }
             if let Some(pause) = &mut self.pause
                 // Where the pause ends, the values come that changed meanwhile. One that was cleared is none of them.
@@ -304,7 +304,7 @@ impl Intake {
             ReceiveError::Lost(lost) => RecordedLoss::on_the_way(self.next_sequence, lost),
             ReceiveError::ValueMissing { topic, length, .. } => {
                 let Some(number) = self.topic(topic, false) else { return Ok(()) };
-                self.is_retained(number);
+                self.mark_retained(number);
                 RecordedLoss::value(self.next_sequence, topic, *length)
             }
             _ => return Err(error.into()),
@@ -365,7 +365,7 @@ impl Intake {
                 let other = self.topics.get(&(name.to_owned(), !to_descendants)).copied().flatten();
                 let known = other.and_then(|other| retained.topics.get(other as usize));
                 if known.is_some_and(|known| known.is_retained) {
-                    self.is_retained(number);
+                    self.mark_retained(number);
                 }
             }
             number
@@ -377,7 +377,7 @@ impl Intake {
     }
 
     /// Notes that a topic is retained.
-    fn is_retained(&mut self, topic: u32) {
+    fn mark_retained(&mut self, topic: u32) {
         let Some(retained) = &mut self.retained else { return };
         let Some(known) = retained.topics.get(topic as usize) else { return };
         if known.is_retained {
@@ -403,7 +403,7 @@ impl Intake {
             _ => None,
         });
         for topic in retained.found(topics) {
-            self.is_retained(topic);
+            self.mark_retained(topic);
         }
     }
 
@@ -435,8 +435,9 @@ impl Intake {
                 }
                 Err(_) => continue,
             };
-            let Some(topic) = self.topic(value.topic(), false) else { continue };
-            self.is_retained(topic);
+            let to_descendants = value.is_to_descendants();
+            let Some(topic) = self.topic(value.topic(), to_descendants) else { continue };
+            self.mark_retained(topic);
             let payload = value.payload();
             self.buffer.space(payload.len()).copy_from_slice(payload);
             let origin = value.origin().map(|origin| {

@@ -69,7 +69,7 @@ pub(crate) struct Replay {
     /// What to do with losses in the recording
     #[arg(long, value_enum, default_value_t = OnLoss::Report)]
     pub(crate) lost: OnLoss,
-    /// Publish the values of retained topics that the recording begins with even where the bus has newer ones
+    /// Publish the values of retained topics in the recording even where the bus has newer ones
     #[arg(long)]
     pub(crate) overwrite_newer: bool,
     /// Publish with the recorded origins: then what has arrived on the bus before is left out

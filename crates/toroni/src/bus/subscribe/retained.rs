@@ -160,6 +160,7 @@ pub struct RetainedMessage {
     offset: usize,
     position: u64,
     sequence: u64,
+    to_descendants: bool,
     timestamp_ns: Option<u64>,
     origin: Option<Origin>,
     number: Option<u64>,
@@ -194,6 +195,12 @@ impl RetainedMessage {
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.sequence
+    }
+
+    /// Returns whether it was published to its topic and everything below it.
+    #[must_use]
+    pub fn is_to_descendants(&self) -> bool {
+        self.to_descendants
     }
 
     /// Returns when it was published; see [`Message::timestamp`].
@@ -269,6 +276,7 @@ impl ValueReader {
             offset,
             position: seen.position,
             sequence: seen.sequence,
+            to_descendants: Tag::from_raw(seen.tag).is_to_descendants(),
             timestamp_ns: extensions.timestamp_ns,
             origin: extensions.origin,
             number: extensions.number,
@@ -499,6 +507,9 @@ mod tests {
                 publisher.publish("8".repeat(2_000)).unwrap();
                 assert_eq!(value(&bus, "a").unwrap(), "8".repeat(2_000));
             }
+            assert!(!bus.retained("a").unwrap().unwrap().is_to_descendants());
+            plain.clone().to_descendants(true).publish("below").unwrap();
+            assert!(bus.retained("a").unwrap().unwrap().is_to_descendants());
             let inlet = bus.inlet().unwrap();
             let origin = Origin { source: 1, series: 2, stream: 3, number: 4 };
             let topic = inlet.topic("a").unwrap();
@@ -606,6 +617,10 @@ mod tests {
             "a batch: {refused:?}"
         );
         assert_eq!(bus.retained("a").unwrap().unwrap().payload(), [1; 100], "nothing happened");
+        // What a batch has before its last message needs no room.
+        let used = bus.stats().unwrap().retained.used_bytes;
+        publisher.publish_batch(&[&[2; 900][..], &[1; 100]], Limit::Policy).unwrap();
+        assert_eq!(bus.stats().unwrap().retained.used_bytes, used);
         // Another publisher knows nothing of values.
         let sequence = plain.publish([7; 1_020]).unwrap();
         assert_eq!(bus.retained("a").unwrap().unwrap().payload(), [7; 1_020], "it is in the ring");
@@ -774,7 +789,7 @@ mod tests {
             let mut all = bus.subscribe("a").unwrap();
             let mut newest = None;
             for number in 0..random.below(4) {
-                publisher.publish(vec![number as u8; random.index(300)]).unwrap();
+                publisher.publish(vec![number.to_le_bytes()[0]; random.index(300)]).unwrap();
             }
             let doomed = config.open(&name).unwrap();
             let victim = doomed.publisher("a").unwrap();

@@ -36,7 +36,11 @@ fn publish(memory: &Memory, owner_died: bool, messages: &[(u32, u32)], together:
     let records: Vec<_> = messages
         .iter()
         .zip(&payloads)
-        .map(|((tag, _), payload)| Record { tag: *tag, extensions: &[], payload })
+        .map(|((tag, _), payload)| {
+            // A batch is of one topic.
+            let tag = if together { messages[0].0 } else { *tag };
+            Record { tag, extensions: &[], payload }
+        })
         .collect();
     let reserve = |appender: &mut Appender<'_>, bytes| {
         if !appender.fits(bytes) {
@@ -131,7 +135,7 @@ fn values_survive_any_words() {
             let to = match random.below(12) {
                 0 => {
                     let index = &values.index[to_index(random.below(2))];
-                    index.store(word as u32, Ordering::Relaxed);
+                    index.store(u32::try_from(word % (1 << 32)).unwrap(), Ordering::Relaxed);
                     continue;
                 }
                 1 => &entry.version,
