@@ -207,6 +207,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
         noticed_by: &[Loom("loom_a_value_is_read_whole")],
     },
     Mutant {
+        name: "no_room_fence",
+        mistake: "a buffer gets a new place where a reader may still take it for the valid one",
+        noticed_by: &[Loom("loom_a_place_is_given_to_a_buffer_that_is_not_read")],
+    },
+    Mutant {
+        name: "announced_once",
+        mistake: "a reader does not ask whether another record was announced meanwhile",
+        noticed_by: &[Loom("loom_a_value_has_the_number_that_was_committed")],
+    },
+    Mutant {
         name: "version_not_compared",
         mistake: "a reader does not ask whether the buffer was reused that it has read",
         noticed_by: &[Loom("loom_a_value_is_read_whole")],

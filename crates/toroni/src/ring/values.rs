@@ -26,8 +26,9 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+use super::bounds;
 use super::copy::{self, Scratch};
-use super::layout::{ALIGNMENT, NO_ENTRY, VALUE_UNIT, ValueBuffer, ValueEntry};
+use super::layout::{ALIGNMENT, Control, NO_ENTRY, VALUE_UNIT, ValueBuffer, ValueEntry};
 use super::memory::{RecordStart, Ring};
 use super::position::{record_bytes, to_index};
 use super::reader::{Cursor, Seen};
@@ -136,8 +137,17 @@ impl<'a> Values<'a> {
             .filter(move |topic| values.entry(*topic).is_some())
     }
 
+    /// Says in the bounds which topics are retained. Only the owner of the writer lock may call this.
+    pub(crate) fn mark(&self, control: &Control) {
+        for topic in self.topics() {
+            bounds::set_retained(control, topic);
+        }
+    }
+
     /// Retains a topic. Only the owner of the writer lock may call this.
-    pub(crate) fn declare(&self, topic: u32) -> Result<(), NotDeclared> {
+    pub(crate) fn declare(&self, control: &Control, topic: u32) -> Result<(), NotDeclared> {
+        // A publisher that has lost its lease, and runs on, may have removed marks.
+        self.mark(control);
         #[expect(clippy::cast_possible_truncation, reason = "a header has 32 bits for each")]
         let (tracked, entries) = (self.index.len() as u32, self.entries.len() as u32);
         let Some(index) = self.index.get(topic as usize) else {
@@ -155,6 +165,8 @@ impl<'a> Values<'a> {
         let Some((number, entry)) = is_named(name).or_else(|| is_named(0)) else {
             return Err(NotDeclared::Full { entries });
         };
+        // First: from then on publishers look whether it is in the index.
+        bounds::set_retained(control, topic);
         entry.reset();
         entry.topic.store(name, Ordering::Relaxed);
         hook::point(CrashPoint::MidDeclaration);
@@ -180,6 +192,10 @@ impl<'a> Values<'a> {
         idle: &ValueBuffer,
         bytes: u64,
     ) -> Result<(), NoRoom> {
+        // A reader that sees the new place of a buffer also sees that the buffer is not valid (RETAIN).
+        if !mutant("no_room_fence") {
+            fence(Ordering::Release);
+        }
         let all = (self.area.len() / UNIT_WORDS) as u64;
         let units = bytes.div_ceil(VALUE_UNIT);
         if units > all / LARGEST_PART {
@@ -282,7 +298,7 @@ impl<'a> Values<'a> {
     /// Copies a committed record into the entry of its topic, if it is the one that was announced. Only the owner of the writer
     /// lock may call this.
     pub(crate) fn retain(&self, ring: Ring<'_>, record: RecordStart, word: u64) {
-        let Some(entry) = self.entry(super::bounds::topic_of(tag_of(word))) else { return };
+        let Some(entry) = self.entry(bounds::topic_of(tag_of(word))) else { return };
         let is_announced = entry.announced_position.load(Ordering::Relaxed) == record.position
             && entry.announced_sequence.load(Ordering::Relaxed) == record.sequence;
         let version = entry.version.load(Ordering::Relaxed);
@@ -383,7 +399,7 @@ impl<'a> Values<'a> {
             }
             return Some(match value {
                 Value::Present(seen) | Value::Missing(seen)
-                    if super::bounds::topic_of(seen.tag) != topic
+                    if bounds::topic_of(seen.tag) != topic
                         || record_bytes(seen.length) > ring.shape().largest_record()
                         || seen.position.checked_add(record_bytes(seen.length)).is_none() =>
                 {
@@ -405,9 +421,8 @@ impl<'a> Values<'a> {
         kept: Option<Seen>,
         into: &mut Scratch,
     ) -> Option<Seen> {
-        let position = entry.announced_position.load(Ordering::Acquire);
-        let sequence = entry.announced_sequence.load(Ordering::Relaxed);
-        let commit = entry.announced_commit.load(Ordering::Relaxed);
+        let announcement = entry.announcement();
+        let (position, sequence, commit) = announcement;
         fence(Ordering::Acquire);
         let is_whole = entry.announced_position.load(Ordering::Relaxed) == position;
         // While an owner notes a record, it has not committed it.
@@ -433,10 +448,14 @@ impl<'a> Values<'a> {
         }
         let at = Cursor { position, sequence };
         let seen = at.peek(ring).ok()??;
-        if super::bounds::topic_of(seen.tag) != topic {
+        if bounds::topic_of(seen.tag) != topic {
             return None;
         }
         at.copy(ring, &seen, into).ok()?;
+        // The next owner may have announced another record for that place, with another number, and committed it.
+        if entry.announcement() != announcement && !mutant("announced_once") {
+            return None;
+        }
         // What lies between is what was committed there, too.
         ring.is_intact(commit).then_some(seen)
     }
@@ -475,6 +494,13 @@ fn copy_by_words(ring: Ring<'_>, position: u64, to: &[AtomicU64]) {
 impl ValueEntry {
     fn buffer(&self, version: u64) -> &ValueBuffer {
         &self.buffers[to_index(version & 1)]
+    }
+
+    /// Returns position, sequence and committing word of the record that was announced last.
+    fn announcement(&self) -> (u64, u64, u64) {
+        let position = self.announced_position.load(Ordering::Acquire);
+        let sequence = self.announced_sequence.load(Ordering::Relaxed);
+        (position, sequence, self.announced_commit.load(Ordering::Relaxed))
     }
 
     /// Makes it an entry without a value. Its places are lost.

@@ -169,6 +169,9 @@ impl<'a> Appender<'a> {
             self.ring.control.reserved.0.store(lowered, Ordering::Relaxed);
         }
         let tail = self.tail;
+        if let Some(values) = values {
+            values.mark(self.ring.control);
+        }
         let values = values.filter(|_| !mutant("no_redo"));
         let end = self.find_end(|record, word| {
             if record.position >= tail

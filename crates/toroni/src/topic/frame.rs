@@ -108,7 +108,12 @@ impl Tag {
 
     /// Returns the tag of a record that ends the value of the topic of this one.
     pub(crate) const fn cleared(self) -> Self {
-        Self(self.0 & !(KIND as u32 | TO_DESCENDANTS as u32) | KIND_CLEARED as u32)
+        Self(self.0 & !(KIND as u32) | KIND_CLEARED as u32)
+    }
+
+    /// Returns the tag of a record without extensions.
+    pub(crate) const fn without_extensions(self) -> Self {
+        Self(self.0 & !(TIMESTAMP as u32 | ORIGIN as u32 | NUMBER as u32))
     }
 
     /// Returns whether this ends a value.
@@ -447,7 +452,10 @@ mod tests {
             inline_topic: Some("plant/boiler"),
         };
         assert_eq!(Tag::message(TopicId::INLINE, true, &all).raw(), 0xFFFF_FFF9);
-        assert_eq!(Tag::message(id(5), true, &extensions).cleared().raw(), 0x0000_0506);
+        assert_eq!(Tag::message(id(5), true, &extensions).cleared().raw(), 0x0000_050E);
+        let cleared =
+            Tag::message(id(5), true, &Extensions { timestamp_ns: Some(1), ..extensions });
+        assert_eq!(cleared.cleared().without_extensions().raw(), 0x0000_050E);
         assert_eq!(Tag::loss().raw(), 0xFFFF_FF03);
         assert!(Tag::loss().is_loss() && !Tag::from_raw(3).is_loss());
         assert!(!Tag::loss().is_plain() && Tag::loss().extensions_bytes().is_none());
@@ -597,7 +605,7 @@ mod tests {
                 prop_assert!(extensions.inline_topic.is_none_or(|name| Topic::new(name).is_ok()));
                 let message = Tag::message(tag.topic(), tag.is_to_descendants(), &extensions);
                 if tag.is_cleared() {
-                    prop_assert_eq!(message.cleared().raw(), tag.raw() & !u32::from(TO_DESCENDANTS));
+                    prop_assert_eq!(message.cleared(), tag);
                 } else {
                     prop_assert_eq!(message, tag);
                 }

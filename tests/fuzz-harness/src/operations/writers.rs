@@ -153,7 +153,6 @@ impl State {
         self.stamp += plan.lengths.len() as u64;
         let (extensions, has_time) = (plan.extensions, self.setup.timestamps);
         let is_cleared = work == Work::Clear;
-        let to_descendants = to_descendants && !is_cleared;
         let note =
             Note { topic, to_descendants, extensions, has_time, is_cleared, ..Note::default() };
         if outcome.is_none() {

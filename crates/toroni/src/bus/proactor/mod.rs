@@ -67,8 +67,8 @@ pub trait Subscribe {
     /// proactor's events. The handler never runs in two threads at a time.
     ///
     /// The handler gets losses and errors as callers of [`Subscriber::receive`] do. After
-    /// [`ReceiveError::Lapped`], [`ReceiveError::Lost`], [`ReceiveError::Interrupted`], and a corrupt message, which
-    /// is skipped, the subscription continues. Any other error is the last call. A handler that panics is not called
+    /// a [loss](ReceiveError::is_loss), [`ReceiveError::Interrupted`], and a corrupt message or value, which is skipped, the
+    /// subscription continues. Any other error is the last call. A handler that panics is not called
     /// again.
     ///
     /// Messages without end starve no other operation: after 32 of them, everything else that is ready is

@@ -248,7 +248,7 @@ impl Served {
             if self.is_cancelled() {
                 return Next::Over;
             }
-            let before = job.subscriber.position();
+            let (before, had_values) = (job.subscriber.position(), !job.subscriber.is_current());
             let error = match job.subscriber.next(Body::Whole) {
                 Ok(true) => {
                     work.in_vain = 0;
@@ -276,12 +276,10 @@ impl Served {
                 Err(error) => error,
             };
             let goes_on = match error {
-                ReceiveError::Lapped { .. } | ReceiveError::Lost(_) | ReceiveError::Interrupted => {
-                    true
-                }
-                // A message that makes no sense has been passed over; all else stays as it is.
-                ReceiveError::Corrupt(_) => job.subscriber.position() != before,
-                _ => false,
+                ReceiveError::Interrupted => true,
+                // A message or value that makes no sense has been passed over; all else stays as it is.
+                ReceiveError::Corrupt(_) => job.subscriber.position() != before || had_values,
+                ref error => error.is_loss(),
             };
             work.in_vain = 0;
             (job.handler)(Err(error), &subscription);

@@ -282,3 +282,32 @@ fn rechecks_are_as_far_apart_as_those_of_blocking_calls() {
         assert!(apart.is_zero() || apart == Duration::from_millis(most_ms), "{apart:?}");
     }
 }
+
+/// It is a loss like others.
+#[test]
+fn a_missing_value_ends_no_subscription() {
+    use crate::settings::Policy;
+    let running = Running::new(ProviderType::Combined, WaitType::Native, ProcessorType::Shared);
+    let directory = TempDir::new();
+    let config = BusConfig::new().directory(directory.path()).capacity(64 << 10);
+    let bus = config.policy(Policy::Overwrite).retained(3, 4 << 10).create("b").unwrap();
+    let [state, missing] =
+        ["a", "b"].map(|topic| bus.publisher(topic).unwrap().retained().unwrap());
+    bus.publisher("b").unwrap().publish([7; 2_000]).unwrap();
+    state.publish("state").unwrap();
+    let noise = bus.publisher("noise").unwrap();
+    (0..300).for_each(|_| _ = noise.publish([7; 1_000]).unwrap());
+    let subscriber = bus.subscriber().pattern("a").pattern("b").retained(true).build().unwrap();
+    let (sender, events) = mpsc::channel();
+    let handler = Box::new(move |received: Result<Message<'_>, ReceiveError>, _: &Subscription| {
+        let text = received.map(|message| message.text().into_owned());
+        sender.send(text.map_err(|error| error.is_loss())).unwrap();
+    });
+    let served = Served::start(&running.proactor, subscriber, handler, Rechecks::Usual).unwrap();
+    let next = || events.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert_eq!(next(), Err(true));
+    assert_eq!(next(), Ok("state".to_owned()));
+    missing.publish("short").unwrap();
+    assert_eq!(next(), Ok("short".to_owned()));
+    assert!(!served.is_over());
+}

@@ -41,9 +41,7 @@ impl Publishing {
         let held = participant.hold(terms)?;
         let topic = topic.ok_or(RetainError::TopicTableFull)?;
         let number = number_of(topic);
-        // First: from then on publishers look whether it is in the index.
-        bounds::set_retained(participant.ring.control(), number);
-        let declared = values.declare(number);
+        let declared = values.declare(participant.ring.control(), number);
         drop(held);
         declared.map_err(|error| match error {
             NotDeclared::Untracked { tracked } => RetainError::TooManyTopics { limit: tracked },

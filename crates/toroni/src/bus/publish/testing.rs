@@ -41,3 +41,10 @@ pub(in crate::bus) fn publish_record(bus: &Bus, tag: u32, body: &[u8]) {
     let terms = publishing.participant.terms_without_deadline();
     publishing.publish(Record { tag, extensions: &[], payload: body }, &terms).unwrap();
 }
+
+/// Removes what says that the topics of a bound may be retained, as a publisher without a lease might.
+pub(in crate::bus) fn unmark(bus: &Bus, bound: usize) {
+    let publishing = bus.publishing().unwrap();
+    let bound = &publishing.participant.ring.control().bounds[bound];
+    bound.fetch_and(!1, crate::sync::Ordering::Relaxed);
+}

@@ -44,7 +44,7 @@ pub enum Start {
     /// With the oldest message that is still in the ring.
     Oldest,
     /// With the message at this position: [`Message::position`](crate::Message::position), or
-    /// [`Message::next_position`](crate::Message::next_position) of the last message that was handled. A
+    /// [`Message::next_position`](crate::Message::next_position) of the last message of the stream that was handled. A
     /// position belongs to one bus: if you save it, save [`Bus::id`], too, and compare the id before you
     /// use the position.
     Position(u64),

@@ -82,7 +82,8 @@ impl<'a> Message<'a> {
         self.0.read_ahead.last().position
     }
 
-    /// Returns the position of the message after it.
+    /// Returns the position of the message after it. After a value ([`Self::is_retained`]), the subscriber continues elsewhere:
+    /// see [`Subscriber::position`](crate::Subscriber::position).
     #[inline]
     #[must_use]
     pub fn next_position(&self) -> u64 {

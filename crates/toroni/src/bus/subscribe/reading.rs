@@ -216,10 +216,13 @@ impl Reading {
     fn decide(&mut self, segment: &RingSegment, in_ring: Option<&Seen>) -> Result<bool, Halted> {
         let seen = in_ring.copied().unwrap_or_else(|| self.received.read_ahead.last());
         let decided = match self.matches(segment, &seen, in_ring.is_some()) {
-            Ok(true) if in_ring.is_some() => match self.is_stale(segment, &seen) {
-                Ok(is_stale) => Ok(!is_stale),
-                Err(interrupted) => Err(interrupted.into()),
-            },
+            // What clears a value has no age.
+            Ok(true) if in_ring.is_some() && !Tag::from_raw(seen.tag).is_cleared() => {
+                match self.is_stale(segment, &seen) {
+                    Ok(is_stale) => Ok(!is_stale),
+                    Err(interrupted) => Err(interrupted.into()),
+                }
+            }
             decided => decided,
         };
         if matches!(decided, Err(Halted::Interrupted(Interrupted::Corrupt(_)) | Halted::Lost(_)))

@@ -191,7 +191,7 @@ impl Subscriber {
 
     /// Returns whether there is nothing to receive.
     pub(in crate::bus) fn is_drained(&self) -> bool {
-        self.reading.is_drained(&self.claim.subscribing.ring)
+        !self.values.are_due() && self.reading.is_drained(&self.claim.subscribing.ring)
     }
 
     /// Publishes the position, once a block.

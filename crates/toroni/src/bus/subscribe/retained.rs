@@ -102,7 +102,7 @@ impl Subscriber {
             let Some(values) = values_of(segment) else { return Ok(false) };
             let (seen, is_missing) = match values.read(ring, topic, &mut self.values.scratch) {
                 Some(Value::Present(seen)) => (seen, false),
-                Some(Value::Missing(seen)) => (seen, !Tag::from_raw(seen.tag).is_cleared()),
+                Some(Value::Missing(seen)) => (seen, true),
                 // One that changes all the time has a newer message in the stream.
                 None | Some(Value::None | Value::Unstable) => continue,
                 Some(Value::Invalid(seen)) => return Err(invalid(&seen).into()),
@@ -111,6 +111,15 @@ impl Subscriber {
             if seen.sequence >= self.values.before || is_cleared && !self.values.heals {
                 continue;
             }
+            // Of a clear that found no room, nothing is known that it has besides.
+            let seen = match is_missing && is_cleared {
+                true => Seen {
+                    tag: Tag::from_raw(seen.tag).without_extensions().raw(),
+                    length: 0,
+                    ..seen
+                },
+                false => seen,
+            };
             let received = &mut self.reading.received;
             let words = to_index(record_bytes(seen.length) / 8).saturating_sub(1);
             let body = received.read_ahead.set(&seen);
@@ -123,7 +132,7 @@ impl Subscriber {
             if !Message::new(&self.reading.received).is_for(&mut self.reading.interest) {
                 continue;
             }
-            if is_missing {
+            if is_missing && !is_cleared {
                 let topic = Message::new(&self.reading.received).topic().to_owned();
                 let Seen { sequence, length, .. } = seen;
                 return Err(ReceiveError::ValueMissing { topic, sequence, length: length.into() });
@@ -363,10 +372,11 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
     use super::*;
+    use crate::bus::publish::testing::unmark;
     use crate::bus::{BusConfig, Entry, Limit, RetainedStats, Start, ValueStats};
     use crate::error::{PublishError, RetainError, SubscriberError};
     use crate::hook::{CrashPoint, rehearsal};
-    use crate::settings::Policy;
+    use crate::settings::{NotifyKind, Policy};
     use crate::shm::testing::TempDir;
     use toroni_testkit::Random;
 
@@ -658,6 +668,96 @@ mod tests {
         assert!(matches!(refused, RetainError::TooManyRetained { limit: 3 }), "{refused:?}");
         // It is retained already.
         bus.publisher("a").unwrap().retained().unwrap();
+    }
+
+    /// A program may poll before it receives.
+    #[test]
+    fn a_descriptor_is_readable_while_values_are_due() {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let root = TempDir::new();
+        for notify in [NotifyKind::Futex, NotifyKind::Datagram] {
+            let bus = config(&root).notify(notify).create(notify.to_string().as_str()).unwrap();
+            bus.publisher("a").unwrap().retained().unwrap().publish("x").unwrap();
+            let mut late = bus.subscriber().pattern("a").retained(true).build().unwrap();
+            let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let mut ready = || {
+                let fd = PollFd::from_borrowed_fd(late.fd().unwrap(), PollFlags::IN);
+                let ready = poll(&mut [fd], Some(&zero)).unwrap();
+                let received = late.try_receive().unwrap().is_some();
+                (ready, received)
+            };
+            assert_eq!(ready(), (1, true), "{notify}");
+            while ready().1 {}
+            assert_eq!(ready(), (0, false), "{notify}");
+        }
+    }
+
+    #[test]
+    fn a_clear_reaches_all_that_had_the_value() {
+        let root = TempDir::new();
+        let bus = config(&root).timestamps(true).create("b").unwrap();
+        let all = bus.publisher("plant").unwrap().to_descendants(true).retained().unwrap();
+        let mut below = bus.subscriber().pattern("plant/boiler").retained(true).build().unwrap();
+        all.publish("stop").unwrap();
+        assert_eq!(below.receive().unwrap().text(), "stop");
+        all.clear(Limit::Policy).unwrap();
+        let told = below.receive().unwrap();
+        assert!(told.is_cleared() && told.topic() == "plant");
+        // However old it is by then.
+        let age = std::time::Duration::from_nanos(1);
+        let builder = bus.subscriber().pattern("a").retained(true).max_age(age);
+        let mut late = builder.build().unwrap();
+        let publisher = bus.publisher("a").unwrap().retained().unwrap();
+        publisher.clear(Limit::Policy).unwrap();
+        let sent = SystemTime::now();
+        while SystemTime::now() <= sent + age {}
+        assert!(late.receive().unwrap().is_cleared());
+    }
+
+    #[test]
+    fn a_clear_that_found_no_room_has_no_bytes_of_others() {
+        let root = TempDir::new();
+        let bus = config(&root).retained(3, 4 << 10).timestamps(true).create("b").unwrap();
+        let [one, two] = ["1", "2"].map(|topic| bus.publisher(topic).unwrap().retained().unwrap());
+        for publisher in [&one, &two] {
+            let takes = |length: &usize| publisher.publish(vec![7; *length]).is_ok();
+            assert!((1..1_000).filter(takes).count() > 10);
+        }
+        let missing = bus.publisher("3").unwrap().retained().unwrap();
+        let mut subscriber = bus.subscriber().pattern("*").retained(true).build().unwrap();
+        while subscriber.try_receive().unwrap().is_some() {}
+        one.publish("before").unwrap();
+        missing.clear(Limit::Policy).unwrap();
+        lap(&bus);
+        assert!(subscriber.try_receive().unwrap_err().is_loss());
+        assert_eq!(subscriber.receive().unwrap().topic(), "1");
+        let cleared = subscriber.receive().unwrap();
+        assert!(cleared.is_cleared() && cleared.topic() == "3");
+        assert_eq!((cleared.timestamp(), cleared.payload()), (None, &[][..]));
+    }
+
+    /// One that had lost its lease, and had asked before, takes the mark of the topic away.
+    #[test]
+    fn a_mark_that_was_removed_comes_back() {
+        let root = TempDir::new();
+        let config = config(&root);
+        let bus = config.create("b").unwrap();
+        let publisher = bus.publisher("a").unwrap().retained().unwrap();
+        publisher.publish("1").unwrap();
+        unmark(&bus, 0);
+        let _declares = bus.publisher("other").unwrap().retained().unwrap();
+        publisher.publish("2").unwrap();
+        assert_eq!(value(&bus, "a").as_deref(), Some("2"));
+        unmark(&bus, 0);
+        let doomed = config.open("b").unwrap();
+        let victim = doomed.publisher("x").unwrap();
+        let dies = |reached: &[CrashPoint]| reached.last() == Some(&CrashPoint::AfterCommit);
+        assert!(rehearsal::act(dies, || victim.publish("y")).1.is_none());
+        rehearsal::bury((victim, doomed));
+        // The next owner recovers.
+        bus.publisher("x").unwrap().publish("z").unwrap();
+        publisher.publish("3").unwrap();
+        assert_eq!(value(&bus, "a").as_deref(), Some("3"));
     }
 
     /// While it waits for space, a burst gives the lock back.

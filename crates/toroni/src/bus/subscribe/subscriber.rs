@@ -87,11 +87,11 @@ impl Subscriber {
             claim,
         };
         subscriber.reading.tells_cleared = wants_values;
+        subscriber.gather_values(None);
         if settings.notify != NotifyKind::Futex {
             subscriber.enable_fd()?;
         }
         subscriber.reading.warm_up(&subscribing.ring);
-        subscriber.gather_values(None);
         Ok(subscriber)
     }
 
@@ -380,8 +380,8 @@ impl Subscriber {
         self.reading.interest.add(Pattern::new(pattern)?);
         self.column.look_again(&self.claim, &mut self.reading);
         // A message on a topic that it has just begun to want may be there, and has woken nothing.
-        let (claim, reading) = (&self.claim, &self.reading);
-        self.waiting.rearm(claim, || reading.is_drained(&claim.subscribing.ring));
+        let Self { claim, reading, values, waiting, .. } = self;
+        waiting.rearm(claim, || !values.are_due() && reading.is_drained(&claim.subscribing.ring));
         self.claim.show_patterns(self.reading.interest.patterns());
         Ok(())
     }
@@ -426,8 +426,10 @@ impl Subscriber {
     /// See [`Self::fd`].
     pub fn enable_fd(&mut self) -> Result<(), FileError> {
         self.stamp.check()?;
-        let (claim, reading) = (&self.claim, &self.reading);
-        self.waiting.enable_descriptor(claim, || reading.is_drained(&claim.subscribing.ring))
+        let Self { claim, reading, values, waiting, .. } = self;
+        waiting.enable_descriptor(claim, || {
+            !values.are_due() && reading.is_drained(&claim.subscribing.ring)
+        })
     }
 
     /// Makes a handle that ends blocking calls of this subscriber, such as [`Self::receive`], from another

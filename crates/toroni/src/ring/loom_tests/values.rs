@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::hook::rehearsal;
-use crate::ring::bounds::set_retained;
 use crate::ring::position::to_index;
 use crate::ring::values::{Value, Values};
 use crate::ring::writer::header;
@@ -15,8 +14,7 @@ const OTHER: u32 = 0x101;
 fn retaining() -> Memory {
     let mut memory = Memory::laid(CAPACITY, START, &[LENGTH]).with_values(2, 8);
     memory.control.reserved.0 = AtomicU64::new(START + CAPACITY);
-    set_retained(&memory.control, 0);
-    memory.values().unwrap().declare(0).unwrap();
+    memory.values().unwrap().declare(&memory.control, 0).unwrap();
     memory
 }
 
@@ -76,7 +74,7 @@ fn loom_a_value_is_read_whole() {
         for number in 0..3 {
             memory.words[to_index((START + number * 16) % CAPACITY / 8)] = AtomicU64::new(word);
         }
-        memory.values().unwrap().declare(0).unwrap();
+        memory.values().unwrap().declare(&memory.control, 0).unwrap();
         let memory = Arc::new(memory);
         let retain = |memory: &Memory, sequence: u64| {
             let record = RecordStart { position: START + sequence * 16, sequence };
@@ -154,4 +152,45 @@ fn loom_a_value_survives_its_writer() {
         step += 1;
     }
     assert!(step > 8, "{step} steps are not all of them");
+}
+
+/// A publisher that has declared its topic makes room before it writes anything.
+#[test]
+fn loom_a_place_is_given_to_a_buffer_that_is_not_read() {
+    model(2, || {
+        let mut memory = Memory::laid(CAPACITY, START, &[8; 3]).with_values(1, 12);
+        let word = header(8, KEPT);
+        for number in 0..3 {
+            memory.words[to_index((START + number * 16) % CAPACITY / 8)] = AtomicU64::new(word);
+        }
+        memory.values().unwrap().declare(&memory.control, 0).unwrap();
+        let memory = Arc::new(memory);
+        let retain = |memory: &Memory, sequence: u64| {
+            let record = RecordStart { position: START + sequence * 16, sequence };
+            let values = memory.values().unwrap();
+            values.announce(0, record, record.position, 16);
+            values.retain(memory.ring(), record, word);
+        };
+        retain(&memory, 0);
+        let reader = reading(&memory, |memory| _ = read(memory));
+        retain(&memory, 1);
+        let values = memory.values().unwrap();
+        values.make_room(values.entry(0).unwrap(), 128).unwrap();
+        reader.join().unwrap();
+    });
+}
+
+/// A dead owner has announced a record that would have had another number.
+#[test]
+fn loom_a_value_has_the_number_that_was_committed() {
+    model(3, || {
+        let memory = Arc::new(retaining());
+        let end = START + BYTES;
+        let dead = RecordStart { position: end + BYTES, sequence: 3 };
+        memory.values().unwrap().announce(0, dead, end, BYTES);
+        let reader = reading(&memory, |memory| _ = read(memory));
+        publish(&memory, true, OTHER);
+        publish(&memory, false, KEPT);
+        reader.join().unwrap();
+    });
 }

@@ -1,6 +1,5 @@
 //! Values of retained topics: what any step of a writer leaves (R1), and any words.
 
-use super::super::bounds::set_retained;
 use super::super::copy::Scratch;
 use super::super::layout::NO_ENTRY;
 use super::super::position::to_index;
@@ -20,8 +19,7 @@ const UNITS: usize = 64;
 
 fn retaining() -> Memory {
     let memory = Memory::new(4096).with_values(2, UNITS);
-    set_retained(&memory.control, 0);
-    memory.values().unwrap().declare(0).unwrap();
+    memory.values().unwrap().declare(&memory.control, 0).unwrap();
     memory
 }
 
@@ -161,11 +159,13 @@ fn values_survive_any_words() {
             let read = values.read(ring, topic, &mut scratch);
             present += u32::from(matches!(read, Some(Value::Present(_))));
         }
-        let _ = (values.usage(), values.topics().count(), values.declare(1));
+        let _ = (values.usage(), values.topics().count(), values.declare(&memory.control, 1));
         let mut at = Cursor::at_end(ring).unwrap();
         let messages = [(KEPT, 100), (KEPT, 900), (OTHER, 8), (KEPT, 24)];
-        publish(&memory, random.below(2) == 0, &messages, random.below(2) == 0);
+        let together = random.below(2) == 0;
+        publish(&memory, random.below(2) == 0, &messages, together);
         for (tag, length) in messages {
+            let tag = if together { KEPT } else { tag };
             let seen = at.peek(ring).unwrap().expect("it was published");
             at.copy(ring, &seen, &mut scratch).unwrap();
             assert_eq!((seen.tag, seen.length), (tag, length));
