@@ -293,6 +293,7 @@ fn needs_a_node(config: &config::Node) -> Vec<Unsupported> {
         is(!receive.sources.is_empty(), "receive", index, Some("sources"));
         is(receive.is_required, "receive", index, Some("required"));
         is(receive.lost_scope.is_some(), "receive", index, Some("lost_scope"));
+        is(receive.retains, "receive", index, Some("retain"));
         is(receive.into.is_some(), "receive", index, Some("into"));
         is(receive.join != config::Join::Live, "receive", index, Some("join"));
         is(receive.config != config.receives[0].config, "receive", index, None);

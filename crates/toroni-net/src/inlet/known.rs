@@ -144,6 +144,7 @@ impl Inlet {
     pub(super) fn forget(&mut self, at: usize) {
         let names = std::mem::take(&mut self.known[at].names);
         self.names = self.names.saturating_sub(names.len());
+        self.retaining.forget(at);
         self.free.push(at);
     }
 

@@ -59,7 +59,8 @@ impl Inlet {
             let item = Item::Message { topic, from, to, to_descendants, published_ns };
             Staged { stream, origin, open_from, since, began, item }
         };
-        if length > LONG_BYTES && self.lanes[lane].is_empty() {
+        let is_next = self.lanes[lane].is_empty() && !self.retaining.is_waiting();
+        if length > LONG_BYTES && is_next {
             self.discard_void();
             if self.known[stream].is_void {
                 return;

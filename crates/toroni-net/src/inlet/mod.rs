@@ -21,15 +21,18 @@ mod loss;
 mod messages;
 mod names;
 mod publishing;
+mod retaining;
 mod stage;
 mod ways;
 
 pub(crate) use self::awaited::Awaited;
 pub use self::loss::lost_of;
+pub use self::retaining::Unretained;
 pub(crate) use self::ways::Ways;
 
 use self::known::Known;
 use self::loss::origin_of;
+use self::retaining::Retaining;
 use self::stage::{Item, Lane, Patience, Staged};
 use crate::hook::mutant;
 use crate::losses::Losses;
@@ -90,6 +93,8 @@ pub struct Counters {
     pub no_topic: u64,
     /// Messages and losses that the bus refused: another inlet brings their series, or its table of arrivals is full.
     pub refused: u64,
+    /// Topics that could not be retained.
+    pub unretained: u64,
     /// How often the ring had no room when it was asked.
     pub full: u64,
     /// Messages and losses that were published when the wait for slow subscribers was over: these may have missed others.
@@ -108,6 +113,7 @@ impl Counters {
             too_long: self.too_long.saturating_add(other.too_long),
             no_topic: self.no_topic.saturating_add(other.no_topic),
             refused: self.refused.saturating_add(other.refused),
+            unretained: self.unretained.saturating_add(other.unretained),
             full: self.full.saturating_add(other.full),
             overwriting: self.overwriting.saturating_add(other.overwriting),
         }
@@ -143,6 +149,7 @@ pub struct Inlet {
     sources: Vec<String>,
     /// Which subscribers learn of losses, if not those of the streams' patterns.
     lost_scope: Option<Vec<Pattern>>,
+    retaining: Retaining,
     /// The place of each stream in `known`.
     streams: HashMap<(Source, Stream), usize>,
     /// The same for streams whose history is being brought beside them.
@@ -199,6 +206,7 @@ impl Inlet {
             aside: Vec::new(),
             sources: Vec::new(),
             lost_scope: None,
+            retaining: Retaining::default(),
             streams: HashMap::new(),
             histories: HashMap::new(),
             known: Vec::new(),

@@ -22,8 +22,7 @@ impl Inlet {
         if !is_accepted && !accept.iter().any(|it| it.matches_descendants(text)) {
             return Name::Filtered;
         }
-        let prefix = &self.selection.prefix;
-        let topic = if prefix.is_empty() { text.to_owned() } else { format!("{prefix}/{text}") };
+        let topic = self.local(text);
         if Topic::new(&topic).is_err() {
             return Name::Invalid;
         }
@@ -35,6 +34,12 @@ impl Inlet {
                 Name::Unknown
             }
         }
+    }
+
+    /// Returns the topic on this bus of one of a stream.
+    fn local(&self, topic: &str) -> String {
+        let prefix = &self.selection.prefix;
+        if prefix.is_empty() { topic.to_owned() } else { format!("{prefix}/{topic}") }
     }
 
     /// Notes a name of the stream at this place.
@@ -58,6 +63,10 @@ impl Inlet {
             self.names += at + 1 - known.names.len();
             known.names.resize_with(at, || Name::Unknown);
             known.names.push(resolved);
+        }
+        if self.retaining.is_wanted {
+            // If a publisher is exclusive, this is tried again before a message is published.
+            let _ = self.retain((place, at), self.local(name.as_str()));
         }
     }
 

@@ -26,6 +26,12 @@ impl Inlet {
         while !self.lanes[lane].is_empty()
             && self.lanes[lane].due().is_none_or(|due| due <= now().monotonic)
         {
+            if let Err(error) = self.retain_waiting() {
+                self.lanes[lane].wait(now().monotonic, true);
+                self.counters.full += 1;
+                self.note_exclusive(&error);
+                return;
+            }
             let Self { lanes, known, bus, losses, times, way: (_, ways), .. } = self;
             let topic = |staged: &Staged| topic_of(known, staged);
             let mut clock = None;

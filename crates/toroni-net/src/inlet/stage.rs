@@ -392,7 +392,7 @@ impl Lane {
     }
 
     /// Notes that there is no room.
-    fn wait(&mut self, now: Monotonic, is_exclusive: bool) {
+    pub(super) fn wait(&mut self, now: Monotonic, is_exclusive: bool) {
         self.roll(now);
         let waits = Waiting { since: now, counted: now, due: now, is_exclusive };
         let waits = self.waits.get_or_insert(waits);

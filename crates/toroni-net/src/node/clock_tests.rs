@@ -103,6 +103,7 @@ impl Pair {
                     sources: Vec::new(),
                     is_required: false,
                     lost_scope: None,
+                    retains: false,
                     into: None,
                     fetch: fetch::Settings::default(),
                 });
@@ -122,6 +123,7 @@ impl Pair {
                 bind: None,
                 activity: Duration::from_secs(10),
                 lost_scope: None,
+                retains: false,
                 config: tcp,
             });
         }

@@ -144,6 +144,8 @@ pub struct Receive {
     /// Which subscribers learn of losses: those of these topics of the bus, at most 16. `None`: those of the streams'
     /// patterns.
     pub lost_scope: Option<Vec<Pattern>>,
+    /// Whether the topics that arrive are retained.
+    pub retains: bool,
     /// The bus to which it is written, if that is not the node's.
     pub into: Option<Bus>,
     /// How what was sent before is fetched.
@@ -231,6 +233,8 @@ pub enum Event {
     Fetched(fetch::Fetched),
     /// The bus refused messages of a source.
     Refused(toroni::PublishError),
+    /// A topic that arrives is not retained.
+    Unretained(inlet::Unretained),
     /// A stream has ended, and at most that many messages were not sent. They are sent after a restart, if the bus still has them.
     Undrained(Stream, u64),
     /// The kernel refused a datagram. Receivers ask again for what was not sent.

@@ -83,7 +83,8 @@ pub(super) fn open(
         let inlet = Inlet::new(inlet, receive.selection.clone())
             .by_way(way, &ways)
             .with_sources(receive.sources.clone())
-            .with_lost_scope(receive.lost_scope.clone());
+            .with_lost_scope(receive.lost_scope.clone())
+            .retaining(receive.retains);
         let groups = first..first + receive.groups.len();
         first = groups.end;
         let fetches = Fetches::new(receive.fetch, receive.selection.order, member, name);
@@ -142,6 +143,9 @@ impl Receiving {
         }
         if let Some((source, stream)) = self.inlet.aside() {
             return Some(Event::Aside(source, stream));
+        }
+        if let Some(unretained) = self.inlet.unretained() {
+            return Some(Event::Unretained(unretained));
         }
         if let Some(fetched) = self.fetches.report() {
             return Some(Event::Fetched(fetched));

@@ -581,6 +581,7 @@ fn receiving(node: &config::Node) -> Result<Vec<Receive>, StartError> {
             sources: incoming.sources.clone(),
             is_required: incoming.is_required,
             lost_scope: incoming.lost_scope.clone(),
+            retains: incoming.retains,
             into: into.transpose()?,
             fetch: fetch::Settings {
                 join: incoming.join,
@@ -609,6 +610,7 @@ fn connecting(connect: &config::Connect) -> tcp::Connect {
         bind: connect.bind,
         activity: connect.activity,
         lost_scope: connect.lost_scope.clone(),
+        retains: connect.retains,
         config: connect.parameters(),
     }
 }

@@ -177,6 +177,7 @@ pub(crate) fn receiving(settings: Settings, group: SocketAddr, config: &Config) 
         sources: Vec::new(),
         is_required: false,
         lost_scope: None,
+        retains: false,
         into: None,
         fetch: toroni_net::node::fetch::Settings::default(),
     };

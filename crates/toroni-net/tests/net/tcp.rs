@@ -40,6 +40,7 @@ fn connecting(settings: Settings, address: SocketAddr) -> Settings {
         bind: None,
         activity: Duration::from_secs(10),
         lost_scope: None,
+        retains: false,
         config: tcp(),
     };
     Settings { connect: vec![connect], ..settings }

@@ -5,7 +5,7 @@ use super::notices::put_out;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
-use toroni_net::inlet::Exclusive;
+use toroni_net::inlet::{Exclusive, Unretained};
 use toroni_net::losses::Lost;
 use toroni_net::node::fetch::Fetched;
 use toroni_net::node::host_port::HostPort;
@@ -50,6 +50,7 @@ impl Lines {
             Event::Aside(source, stream) => aside("a group", *source, *stream),
             Event::Fetched(fetched) => history(node, fetched),
             Event::Refused(error) => Line::new(Level::Warn, "refused", error.to_string()),
+            Event::Unretained(found) => unretained(found),
             Event::Unsent(error) => {
                 let text = format!(
                     "cannot send: {error}; receivers ask again for what was not sent, and the node says when it can send again"
@@ -151,8 +152,15 @@ impl Lines {
                 aside(&address.to_string(), *source, *stream)
             }
             tcp::Event::Refused(error) => Line::new(Level::Warn, "refused", error.to_string()),
+            tcp::Event::Unretained(found) => unretained(found),
         }
     }
+}
+
+/// Returns the line about a topic that is not retained.
+fn unretained(found: &Unretained) -> Line {
+    let line = Line::new(Level::Warn, "unretained", found.to_string()).by_text("bus", &found.bus);
+    found.topic.iter().fold(line, |line, topic| line.by_text("topic", topic))
 }
 
 /// Returns the line about datagrams that are longer than an interface takes.

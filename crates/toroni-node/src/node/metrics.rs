@@ -345,6 +345,11 @@ const ALL: &[Metric] = &[
     node("toroni_net_refused_by_bus", "Messages and losses that the bus refused", |it| {
         it.inlet.map_or(0, |it| it.refused)
     }),
+    node(
+        "toroni_net_unretained_topics",
+        "Topics that arrived and could not be retained, although `retain` is set",
+        |it| it.inlet.map_or(0, |it| it.unretained),
+    ),
     metric(
         "toroni_net_fetches",
         Kind::Counter,

@@ -236,6 +236,7 @@ impl Notices {
             | Event::Aside(..)
             | Event::Fetched(_)
             | Event::Refused(_)
+            | Event::Unretained(_)
             | Event::Unsent(_)
             | Event::TooLong(_)
             | Event::Undrained(..)

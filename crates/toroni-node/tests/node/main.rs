@@ -22,6 +22,7 @@ mod node_policies;
 mod node_recorded;
 mod node_reports;
 mod node_restart;
+mod node_retained;
 mod node_settings;
 mod node_suite;
 mod node_tcp;

@@ -132,6 +132,8 @@ pub struct Incoming {
     pub sources: Vec<String>,
     /// Who hears of losses; `None`: subscribers of the stream's patterns.
     pub lost_scope: Option<Vec<Pattern>>,
+    /// Whether the topics that arrive are retained.
+    pub retains: bool,
     /// Another bus than the node's.
     pub into: Option<String>,
     /// How long a stream waits for its history, in nanoseconds; 0: none is fetched.
@@ -193,6 +195,8 @@ pub struct Connect {
     pub activity: Duration,
     /// Which subscribers hear of losses; `None`: those of the streams' patterns.
     pub lost_scope: Option<Vec<Pattern>>,
+    /// Whether the topics that arrive are retained.
+    pub retains: bool,
     /// From where.
     pub bind: Option<SocketAddr>,
 }
@@ -371,6 +375,7 @@ impl Incoming {
             is_required: values.flag("required")?,
             sources: values.names("sources")?,
             lost_scope: values.patterns("lost_scope"),
+            retains: values.flag("retain")?,
             into: values.text("into"),
             config,
         })
@@ -417,6 +422,7 @@ impl Connect {
             retry: values.time("retry")?,
             activity: values.time("activity")?,
             lost_scope: values.patterns("lost_scope"),
+            retains: values.flag("retain")?,
             bind: values.address("bind"),
         })
     }

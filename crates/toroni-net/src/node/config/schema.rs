@@ -522,6 +522,12 @@ fn receive() -> Section {
             "the patterns of the stream",
             "Which subscribers hear of losses: those of these topics",
         ),
+        with(
+            "retain",
+            Kind::Flag,
+            "false",
+            "Whether the bus keeps the newest message of each topic that arrives, for subscribers that join later",
+        ),
         without(
             "into",
             Kind::Segment,
@@ -625,6 +631,12 @@ fn connect() -> Section {
             Kind::Patterns,
             "the patterns of the stream",
             "Which subscribers hear of losses: those of these topics",
+        ),
+        with(
+            "retain",
+            Kind::Flag,
+            "false",
+            "Whether the bus keeps the newest message of each topic that arrives, for subscribers that join later",
         ),
         without(
             "bind",

@@ -44,7 +44,8 @@ impl Connection {
             inlet: Inlet::new(bus, connect.selection())
                 .selected_by_the_source()
                 .by_way(index + 1, ways)
-                .with_lost_scope(connect.lost_scope.clone()),
+                .with_lost_scope(connect.lost_scope.clone())
+                .retaining(connect.retains),
         })
     }
 

@@ -82,6 +82,8 @@ pub struct Connect {
     pub activity: Duration,
     /// Which subscribers learn of losses: those of these topics, at most 16. `None`: those of the streams' patterns.
     pub lost_scope: Option<Vec<Pattern>>,
+    /// Whether the topics that arrive are retained.
+    pub retains: bool,
     /// Times, and the longest message.
     pub config: TcpConfig,
 }
@@ -214,6 +216,8 @@ pub enum Event {
     },
     /// The bus refused messages that came over TCP.
     Refused(toroni::PublishError),
+    /// A topic that arrives over TCP is not retained.
+    Unretained(inlet::Unretained),
 }
 
 /// Whose socket it is.
@@ -366,6 +370,9 @@ impl Tcp {
             has_more |= connection.turn(now.monotonic, poller, &mut nonce, &mut report)?;
             if let Some(error) = connection.refusal() {
                 report(Event::Refused(error));
+            }
+            while let Some(unretained) = connection.inlet_mut().unretained() {
+                report(Event::Unretained(unretained));
             }
             while let Some((source, stream)) = connection.aside() {
                 let address = connection.host().clone();
