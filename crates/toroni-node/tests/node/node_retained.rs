@@ -1,5 +1,6 @@
 //! `retain`: late subscribers of a receiving host have the newest message of each topic that arrived.
 
+use crate::node_observed;
 use crate::node_tcp::{address, listen};
 use crate::nodes::{file, group, receiving, sending, start};
 use crate::support::{Buses, LIMIT};
@@ -96,9 +97,26 @@ fn over_tcp_it_is_the_same() {
     assert_eq!(pair.late(), ["a=1"]);
 }
 
+/// What was published before the node met the sender: the ring of the sender still has it.
+#[test]
+fn a_node_that_begins_with_the_window_retains_what_the_sender_still_has() {
+    let (buses, group, address) = (Buses::new(), group(), address());
+    let from = BusConfig::new().directory(buses.path()).open("from").unwrap();
+    for (topic, text) in [("a", "1"), ("b", "2"), ("a", "3")] {
+        from.publisher(topic).unwrap().publish(text).unwrap();
+    }
+    let (send, listen) = (sending(&group), listen(address));
+    let send = format!("{send}session_max = '200ms'\n{listen}");
+    let receive = format!("{}join = 'window'\nretain = true\n", receiving(&group));
+    let pair = Pair::with(buses, 8, &send, &receive, "follows stream 1 of from");
+    until("the history arrives", || pair.late() == ["b=2", "a=3"]);
+}
+
 #[test]
 fn a_bus_without_room_for_a_value_has_the_messages_and_the_node_says_why_once() {
-    let pair = Pair::new(1, "retain = true");
+    let (buses, group) = (Buses::new(), group());
+    let receive = format!("metrics = '127.0.0.1:0'\n{}retain = true\n", receiving(&group));
+    let pair = Pair::with(buses, 1, &sending(&group), &receive, "follows stream 1 of from");
     for topic in ["a", "b", "c", "b"] {
         pair.publish(topic, "1");
     }
@@ -109,6 +127,11 @@ fn a_bus_without_room_for_a_value_has_the_messages_and_the_node_says_why_once() 
     assert_eq!(pair.late(), ["a=1"]);
     let said = pair.receiver.errors();
     assert_eq!(said.matches("event=unretained").count(), 1, "{said}");
+    let served = node_observed::address(&pair.receiver);
+    until("both topics are counted", || {
+        let samples = node_observed::metrics(&served);
+        samples.value("toroni_net_unretained_topics_total", &[("realm", "test")]) == Some(2.0)
+    });
 }
 
 #[test]
