@@ -1,5 +1,5 @@
-//! Answers queries from the ring, in threads of its own: the newest value of each topic, or all messages from a sequence
-//! on.
+//! Answers queries in threads of its own: with the newest message of each topic, or with all messages from a sequence on.
+//! They come from the ring; of a retained topic whose newest message the ring no longer has, it is its value.
 //!
 //! Two kinds of queries come: those of any Zenoh program, for `<prefix>/<pattern>`, if the export has `history`; and those
 //! of importers that meet an export, which also get its counts. Importers get what they have missed even without `history`.
@@ -231,11 +231,17 @@ impl Scan<'_> {
         newest: bool,
         wanted: &dyn Fn(&str) -> bool,
     ) -> Result<Option<u64>, String> {
-        let subscribe = |start| {
+        let build = |start, retained| {
             let builder = self.context.bus.subscriber().gating(false).start(start);
             let builder = builder.local_only(!self.plan.relay).name("toroni-zenoh history");
             let patterns = self.plan.patterns.iter();
-            patterns.fold(builder, |all, pattern| all.pattern(pattern.as_str())).build()
+            let builder = patterns.fold(builder, |all, pattern| all.pattern(pattern.as_str()));
+            builder.retained(retained).build()
+        };
+        // The values of retained topics come first, as far as they are older than the ring.
+        let subscribe = |start| match build(start, newest) {
+            Err(SubscriberError::NoValues) => build(start, false),
+            other => other,
         };
         let mut complete_from = from;
         let subscriber = match from {
@@ -272,6 +278,10 @@ impl Scan<'_> {
                     if !wanted(message.topic()) || message.origin().is_some_and(is_foreign) {
                         continue;
                     }
+                    if message.is_cleared() {
+                        values.remove(message.topic());
+                        continue;
+                    }
                     let Some(reply) = reply(&message) else {
                         self.unsent.set(self.unsent.get() + 1);
                         continue;
@@ -289,6 +299,14 @@ impl Scan<'_> {
                     return Ok(complete_from);
                 }
                 Err(ReceiveError::Lapped { .. }) => is_behind = true,
+                Err(ReceiveError::ValueMissing { topic, length, .. }) => {
+                    values.remove(&topic);
+                    warn_rarely!(
+                        topic,
+                        bytes = length,
+                        "the bus had no room for a value, which is not sent: create it with more bytes for retained topics"
+                    );
+                }
                 // The answer has messages only. An importer that misses the report learns that as many cannot be sent.
                 Err(ReceiveError::Lost(lost)) if self.plan.relay => {
                     // How many an open end stands for is unknown, so any number may be missing.

@@ -7,8 +7,8 @@ mod common;
 use common::*;
 use std::collections::HashMap;
 use std::time::Duration;
-use toroni::{Lost, LostBound, LostReason, Subscriber};
-use toroni_zenoh::config::Import;
+use toroni::{BusConfig, Limit, Lost, LostBound, LostReason, Policy, Publisher, Subscriber};
+use toroni_zenoh::config::{Export, Import};
 use toroni_zenoh::{Bridge, State};
 use zenoh::Wait;
 
@@ -165,9 +165,79 @@ fn who_joins_late_gets_the_newest_value_of_each_topic() {
     assert_eq!(to.counters().lost_messages, 0);
 }
 
+/// A bus with values of which the ring has no messages any more, with later ones, and with some that were cleared. Returns what
+/// is answered for `plant/**`, in order.
+fn retained() -> (Site, Vec<&'static str>) {
+    let config = BusConfig::new().capacity(64 << 10).policy(Policy::Overwrite).timestamps(true);
+    let a = Site::with(config.retained(8, 8 << 10));
+    let declare = |topic: &str| a.bus.publisher(topic).unwrap().retained().unwrap();
+    let [boiler, pump, valve, lamp, _long] =
+        ["boiler", "pump", "valve", "lamp", "long"].map(|name| declare(&format!("plant/{name}")));
+    let publish = |publisher: &Publisher, text: &str| _ = publisher.publish(text).unwrap();
+    for (publisher, text) in [(&boiler, "350"), (&pump, "on"), (&valve, "open"), (&lamp, "on")] {
+        publish(publisher, text);
+    }
+    valve.clear(Limit::Policy).unwrap();
+    a.publish("plant/plain", "overwritten");
+    // A publisher that knows nothing of values.
+    a.publish("plant/long", vec![7; 3_000]);
+    (0..200).for_each(|_| a.publish("noise", [7; 1_000]));
+    a.publish("plant/plain", "in the ring");
+    publish(&boiler, "351");
+    publish(&lamp, "off");
+    lamp.clear(Limit::Policy).unwrap();
+    (a, vec!["plant/pump=on", "plant/plain=in the ring", "plant/boiler=351"])
+}
+
+#[test]
+fn who_joins_late_gets_the_values_of_retained_topics_that_the_ring_no_longer_has() {
+    let ((a, expected), b) = (retained(), Site::new());
+    let from = a.exporting(Export { history: true, ..export(&["**"]) }, &[]);
+    let mut subscriber = b.subscribe("**");
+    let imports = Import { history: true, ..import(&["plant/**"]) };
+    let to = b.importing(imports.clone(), &[&a]);
+    let got: Vec<_> = expected.iter().map(|_| next(&mut subscriber).text()).collect();
+    assert_eq!(got, expected);
+    a.publish("plant/boiler", "352");
+    assert_eq!(next(&mut subscriber).text(), "plant/boiler=352");
+    assert_eq!(from.counters().history_messages, expected.len() as u64);
+    to.stop();
+    let to = b.importing(imports, &[&a]);
+    a.publish("plant/pump", "off");
+    assert_eq!(next(&mut subscriber).text(), "plant/pump=off");
+    assert_eq!(to.counters().lost_messages, 0);
+}
+
+#[test]
+fn programs_of_zenoh_get_the_values_of_retained_topics() {
+    let (a, expected) = retained();
+    let _bridge = a.exporting(Export { history: true, ..export(&["plant/**"]) }, &[]);
+    let peer = peer(&a);
+    let ask = |key: &str| -> Vec<String> {
+        let replies = peer.get(key).consolidation(zenoh::query::ConsolidationMode::None);
+        let replies = replies.wait().unwrap();
+        std::iter::from_fn(|| replies.recv().ok())
+            .map(|reply| {
+                let sample = reply.into_result().unwrap();
+                assert!(sample.timestamp().is_some(), "{sample:?}");
+                format!("{}={}", sample.key_expr(), sample.payload().try_to_string().unwrap())
+            })
+            .collect()
+    };
+    wait_until("no connection", || !ask("plant/*").is_empty());
+    assert_eq!(ask("plant/**"), expected);
+    assert_eq!(ask("plant/pump"), ["plant/pump=on"]);
+    for none in ["plant/valve", "plant/lamp", "plant/long", "plant/never"] {
+        assert!(ask(none).is_empty(), "{none}");
+    }
+    a.publish("plant/pump", "off");
+    assert_eq!(ask("plant/pump"), ["plant/pump=off"]);
+}
+
 #[test]
 fn programs_of_zenoh_ask_for_history() {
-    let a = Site::new();
+    // This bus keeps no values.
+    let a = Site::with(BusConfig::new().retained(0, 0));
     for number in 0..5 {
         a.publish("plant/pump", format!("{number}"));
     }
