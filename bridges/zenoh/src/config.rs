@@ -133,6 +133,9 @@ pub struct Import {
     /// What becomes of Zenoh's deletions, which are not messages.
     #[serde(default)]
     pub deletes: Deletes,
+    /// Whether the bus keeps the newest message of each topic that arrives, for subscribers that join later.
+    #[serde(default)]
+    pub retain: bool,
     /// Whether it takes messages of bridges alone, many in one sample, which is several times as fast for short ones.
     /// What other programs publish does not come.
     #[serde(default)]
@@ -246,6 +249,7 @@ impl Import {
             history: false,
             reorder: default_reorder(),
             deletes: Deletes::default(),
+            retain: false,
             batches: false,
         }
     }

@@ -98,6 +98,8 @@ counters! {
     not_a_topic,
     /// Messages that are too long for this bus. They were reported as lost.
     import_too_long,
+    /// Topics of imports with `retain` that could not be retained.
+    unretained,
     /// Deletions.
     deletes,
     /// How often the bridge began to stand by for a stream, because another program brings it to this bus.

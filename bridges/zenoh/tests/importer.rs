@@ -61,6 +61,34 @@ fn messages_wait_for_an_exclusive_publisher() {
     assert_eq!((counters.lost_messages, counters.import_failed), (0, 0));
 }
 
+/// Late subscribers of the importer's bus have the newest message of each topic that arrived, as far as it has room for values.
+#[test]
+fn an_import_retains_what_arrives() {
+    let config = BusConfig::new().capacity(64 << 10).policy(Policy::Overwrite);
+    let (a, b) = (Site::new(), Site::with(config.retained(3, 4 << 10)));
+    let retaining = Import { retain: true, under: "a".to_owned(), ..Import::new(["**"]) };
+    let to = b.importing(retaining, &[]);
+    let _from = a.exporting(export(&["**"]), &[&b]);
+    let mut subscriber = b.subscribe("**");
+    connect(&a, "x", &mut subscriber);
+    // A program that is no bridge.
+    let peer = peer(&b);
+    connect_peer(&peer, "w", &mut subscriber);
+    let exclusive = b.bus.exclusive().unwrap();
+    a.publish("y", "1");
+    std::thread::sleep(Duration::from_millis(300));
+    drop(exclusive);
+    assert_eq!(next(&mut subscriber).text(), "a/y=1");
+    a.publish("z", "2");
+    assert_eq!(next(&mut subscriber).text(), "a/z=2");
+    assert_eq!(to.counters().unretained, 1);
+    (0..200).for_each(|_| b.publish("noise", [7; 1_000]));
+    let mut late = b.bus.subscriber().pattern("a/**").retained(true).build().unwrap();
+    let got: Vec<_> = (0..3).map(|_| next(&mut late).text()).collect();
+    assert_eq!(got, ["a/x=connected", "a/w=connected", "a/y=1"]);
+    assert!(late.is_current() && late.try_receive().unwrap().is_none());
+}
+
 /// Publishes as many numbers from 0 on, and waits until the bridge has sent them.
 fn send(site: &Site, from: &Bridge, count: u64) {
     let sent = from.counters().exported_messages;

@@ -16,7 +16,7 @@ use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use toroni::{Inlet, Pattern, PublisherError};
+use toroni::{Inlet, Pattern, PublisherError, RetainError};
 use zenoh::Wait;
 use zenoh::pubsub::Subscriber;
 use zenoh::query::Queryable;
@@ -34,6 +34,7 @@ pub(crate) struct Plan {
     pub(super) history: bool,
     pub(super) reorder: Duration,
     pub(super) deletes: Deletes,
+    pub(super) retains: bool,
     pub(super) batches: bool,
 }
 
@@ -54,6 +55,7 @@ impl Plan {
             history: import.history,
             reorder: import.reorder,
             deletes: import.deletes,
+            retains: import.retain,
             batches: import.batches,
         })
     }
@@ -122,6 +124,11 @@ impl Importer {
         limits: crate::config::Queue,
     ) -> Result<Self, BridgeError> {
         let (inlet, notes) = (inlet(&context)?.awaiting(), inlet(&context)?);
+        let has_values = || context.bus.stats().is_ok_and(|stats| stats.retained.max_topics > 0);
+        if plans.iter().any(|plan| plan.retains) && !has_values() {
+            let error = RetainError::NoValues;
+            tracing::warn!(%error, "cannot retain what is imported, which is published nevertheless");
+        }
         let queue = Arc::new(Queue::new(limits.messages, limits.bytes));
         let importing = Importing {
             began: Instant::now(),

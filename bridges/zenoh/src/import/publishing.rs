@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toroni::{
     BurstError, Entry, InletTopic, Lost, LostBound, LostReason, Origin, Pattern, PublishError,
-    PublisherError,
+    PublisherError, RetainError,
 };
 
 /// How long the import waits between two attempts, if the bus does not wait itself.
@@ -215,14 +215,29 @@ impl Importing {
             return Ok(None);
         }
         let inlet = if key.2 { &self.notes } else { &self.inlet };
-        match inlet.topic(&self.plans[delivery.import].local(&delivery.topic)) {
-            Ok(topic) => {
-                self.topics.insert(key, topic);
-                Ok(None)
+        let plan = &self.plans[delivery.import];
+        let local = plan.local(&delivery.topic);
+        let topic = match inlet.topic(&local) {
+            Ok(topic) => topic,
+            Err(error @ PublisherError::Topic(_)) => return Ok(Some(Refusal::Topic(error))),
+            Err(error) => return Err(Ended::Failed(error.to_string())),
+        };
+        if plan.retains {
+            match inlet.retain(&topic) {
+                Ok(()) => {}
+                // Not before the topic is retained, and then with a place in the table of topics.
+                Err(RetainError::Publish(error)) if error.is_temporary() => {
+                    return Ok(Some(Refusal::Bus(error)));
+                }
+                Err(RetainError::Publish(error)) => return Err(Ended::Failed(error.to_string())),
+                Err(error) => {
+                    self.context.counting.unretained.one();
+                    warn_rarely!(%error, topic = local, "cannot retain a topic, whose messages are published nevertheless");
+                }
             }
-            Err(error @ PublisherError::Topic(_)) => Ok(Some(Refusal::Topic(error))),
-            Err(error) => Err(Ended::Failed(error.to_string())),
         }
+        self.topics.insert(key, topic);
+        Ok(None)
     }
 
     /// Accounts for a message that the bus does not take, at its place.

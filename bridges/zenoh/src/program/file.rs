@@ -245,7 +245,7 @@ fn of_export(export: &Export) -> Value {
 }
 
 fn of_import(import: &Import) -> Value {
-    let Import { patterns, prefix, under, history, reorder, deletes, batches } = import;
+    let Import { patterns, prefix, under, history, reorder, deletes, retain, batches } = import;
     let deletes = match deletes {
         Deletes::Ignore => "ignore",
         Deletes::Empty => "empty",
@@ -257,6 +257,7 @@ fn of_import(import: &Import) -> Value {
         ("history", Value::Boolean(*history)),
         ("reorder", Value::String(shown_span(*reorder))),
         ("deletes", Value::String(deletes.to_owned())),
+        ("retain", Value::Boolean(*retain)),
         ("batches", Value::Boolean(*batches)),
     ])
 }
