@@ -126,6 +126,7 @@ pub(super) fn receiving(settings: node::Settings, config: &Config) -> node::Sett
         sources: Vec::new(),
         is_required: true,
         lost_scope: None,
+        retains: false,
         into: None,
         fetch: node::fetch::Settings::default(),
     };

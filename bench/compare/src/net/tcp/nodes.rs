@@ -72,6 +72,7 @@ fn connect(address: SocketAddr, number: u8) -> Result<Connected, Failure> {
         bind: None,
         activity: Duration::from_secs(10),
         lost_scope: None,
+        retains: false,
         config: config(),
     };
     let settings = node::Settings { connect: vec![connect], ..rig::settings(number)? };
