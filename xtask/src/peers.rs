@@ -16,8 +16,19 @@ pub(crate) struct Options {
     no_install: bool,
 }
 
-const PEERS: [&str; 9] =
-    ["aeron", "compio", "dbus", "iceoryx2", "nng", "tokio", "zenoh", "zeromq", "zeromq-net"];
+const PEERS: [&str; 11] = [
+    "aeron",
+    "compio",
+    "dbus",
+    "iceoryx2",
+    "mosquitto",
+    "nats",
+    "nng",
+    "tokio",
+    "zenoh",
+    "zeromq",
+    "zeromq-net",
+];
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     if let Some(unknown) = options.peers.iter().find(|name| !PEERS.contains(&name.as_str())) {

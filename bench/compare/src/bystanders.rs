@@ -30,9 +30,7 @@ fn contenders(options: &BesidePeers, launch: &Launch<'_>) -> Result<Vec<Contende
     };
     let peers = PEERS.into_iter().filter(is_wanted).map(|name| {
         let program = foreign::build(&options.packages.peers_directory, name);
-        let program = program.map_err(|Missing(reason)| {
-            format!("{reason}: bench/install-peers installs what the peers need")
-        });
+        let program = program.map_err(|Missing(reason)| reason);
         Contender { name: name.to_owned(), program }
     });
     Ok(std::iter::once(Contender::toroni(launch)).chain(peers).collect())

@@ -24,6 +24,7 @@ use crate::sequencer::{Sequencer, SequencerMember};
   toroni-bench proactor --quick --with-peers
   toroni-bench peers latency --quick
   toroni-bench peers throughput --peer aeron --peer tcp --json
+  toroni-bench peers values --plot values.svg
   toroni-bench net crybaby --quick
 
 In a checkout, `cargo run --release -p toroni-bench -- throughput --quick` builds and runs it. Where it lies beside the \
@@ -88,7 +89,7 @@ pub(crate) enum Command {
 
 #[derive(Args)]
 pub(crate) struct Peers {
-    /// What to measure [default: all three]
+    /// What to measure [default: all four]
     #[arg(value_enum)]
     pub(crate) workloads: Vec<Workload>,
     /// Compare Toroni only with this peer; may be given several times [default: all]
@@ -101,10 +102,10 @@ pub(crate) struct Peers {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repetitions: Option<u32>,
     /// Bytes of a message; may be given several times [default: 8, 64, 256, 1024 and 65536,
-    /// with --quick 8 and 1024; latency and many use only 8, 64 and 1024 of them]
+    /// with --quick 8 and 1024; latency and many use only 8, 64 and 1024 of them, and values has 64 and 1024]
     #[arg(long = "size", value_name = "BYTES", value_parser = parse_size)]
     pub(crate) sizes: Vec<usize>,
-    /// How ends wait [default: both]
+    /// How ends wait [default: both]; values has no such choice
     #[arg(long, value_enum)]
     pub(crate) wait: Option<WaitKind>,
     #[command(flatten)]
@@ -161,6 +162,8 @@ pub(crate) enum Workload {
     Latency,
     /// 4 → 4, with a check of the common order; its report has no chart
     Many,
+    /// Values that are kept: publish one, read one, join and get 500
+    Values,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -185,6 +188,7 @@ impl Workload {
             Self::Throughput => "peers-throughput",
             Self::Latency => "peers-latency",
             Self::Many => "peers-many",
+            Self::Values => "peers-values",
         }
     }
 

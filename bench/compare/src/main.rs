@@ -124,7 +124,7 @@ fn plots_of_peers(options: &Peers) -> Result<Vec<PathBuf>, Failure> {
         charts.map(|workload| plot_path(plot, workload.report(), wanted.len())).collect();
     if paths.is_empty() {
         return Err(Failure::Failed(
-            "the report of many has no chart: leave out --plot, or also measure throughput or latency"
+            "the report of many has no chart: leave out --plot, or also measure throughput, latency or values"
                 .to_owned(),
         ));
     }

@@ -8,6 +8,8 @@ use crate::job::{Answer, Job, Role};
 use crate::registry::{self, Work};
 use crate::topics::Topics;
 use crate::transport::{About, Transport};
+use crate::values::Values;
+use crate::workload::values;
 use serde::Serialize;
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
@@ -30,6 +32,26 @@ pub fn main_with_topics<C: Topics>() -> ExitCode {
 pub fn main_with_both<T: Transport + Topics>() -> ExitCode {
     main_of(<T as Transport>::NAME, |child| {
         if bystanders::is_wanted(child) {
+            bystanders::perform::<T>(child)
+        } else {
+            registry::perform::<T>(child)
+        }
+    })
+}
+
+/// Runs a child that knows one channel that keeps values, from its start to its end.
+#[must_use]
+pub fn main_with_values<V: Values>() -> ExitCode {
+    main_of(V::NAME, values::perform::<V>)
+}
+
+/// Runs a child that knows one transport, which is also a channel with topics and keeps values, from its start to its end.
+#[must_use]
+pub fn main_with_all<T: Transport + Topics + Values>() -> ExitCode {
+    main_of(<T as Transport>::NAME, |child| {
+        if values::is_wanted(child) {
+            values::perform::<T>(child)
+        } else if bystanders::is_wanted(child) {
             bystanders::perform::<T>(child)
         } else {
             registry::perform::<T>(child)

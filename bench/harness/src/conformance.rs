@@ -9,8 +9,10 @@ use crate::run_directory::RunDirectoryOwner;
 use crate::sequence::{self, Checker, Lengths};
 use crate::topics::{self, Crowd, MESSAGES, PARTS, Topics};
 use crate::transport::{Receiver, Sender, Setup, Transport, Wait};
+use crate::values::{Kept, Reader, Values, Writer as _};
+use crate::workload::values::value;
 use std::fmt::Display;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range, RangeInclusive};
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::Duration;
 use toroni_testkit::{Directory, directory};
@@ -75,6 +77,66 @@ macro_rules! topics_conformance {
             }
         }
     };
+}
+
+/// Defines the test of an adapter that keeps values: `toroni_bench_harness::values_conformance!(Adapter);`.
+#[macro_export]
+macro_rules! values_conformance {
+    ($channel:ty) => {
+        #[cfg(test)]
+        mod values_conformance {
+            #[allow(unused_imports, reason = "a path from the root needs none of them")]
+            use super::*;
+
+            #[test]
+            fn the_newest_value_of_each_topic_is_kept() {
+                $crate::conformance::the_newest_value_of_each_topic_is_kept::<$channel>();
+            }
+        }
+    };
+}
+
+/// Tests values of both lengths: reads, and subscribers that join, before and after values were replaced.
+pub fn the_newest_value_of_each_topic_is_kept<V: Values>() {
+    for value_bytes in [64, 1024] {
+        let kept = &Kept { topics: 20, value_bytes };
+        let root = Directory::new();
+        let owner = must("create a run directory", RunDirectoryOwner::create(root.path()));
+        let directory = owner.directory();
+        let _host = must("host", V::host(directory, kept));
+        let mut reader = must("open a reader", V::reader(directory, kept));
+        let mut writer = must("open a writer", V::writer(directory, kept));
+        let mut write = |topics: Range<u16>, numbers: RangeInclusive<u64>| {
+            for (topic, number) in
+                topics.flat_map(|topic| numbers.clone().map(move |number| (topic, number)))
+            {
+                must("write", writer.write(topic, &value(kept, topic, number)));
+            }
+            must("settle", writer.settle());
+        };
+        write(0..kept.topics, 1..=1);
+        assert_values(&mut reader, kept, |_| 1);
+        // More than the queues of a channel have space for.
+        write(3..6, 2..=5_000);
+        assert_values(&mut reader, kept, |topic| if (3..6).contains(&topic) { 5_000 } else { 1 });
+    }
+}
+
+/// Reads each value alone, and all of them twice as a subscriber that joins.
+fn assert_values<R: Reader>(reader: &mut R, kept: &Kept, number: impl Fn(u16) -> u64) {
+    let mut expected: Vec<_> =
+        (0..kept.topics).map(|topic| value(kept, topic, number(topic))).collect();
+    for (topic, expected) in (0..).zip(&expected) {
+        must("get", reader.get(topic, |value| assert_eq!(value, expected, "topic {topic}")));
+    }
+    expected.sort_unstable();
+    for _ in 0..2 {
+        let mut values = Vec::new();
+        let subscriber = must("join", reader.join(|value| values.push(value.to_vec())));
+        values.sort_unstable();
+        assert!(values == expected, "a subscriber that joined got other values");
+        must("leave", reader.leave(subscriber));
+    }
 }
 
 /// Tests a publisher, a subscriber that wants its messages, and bystanders of other topics and of the same one.

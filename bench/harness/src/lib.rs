@@ -17,7 +17,8 @@
 //!   their own.
 //! - [`transport`]: what a channel must offer to be measured; [`transports`]: adapters, Toroni's first;
 //!   [`conformance`](mod@conformance): the tests that each adapter passes; [`idle`]: how all of them poll.
-//! - [`topics`]: what a channel with topics must offer to be measured while other subscribers sleep.
+//! - [`topics`]: what a channel with topics must offer to be measured while other subscribers sleep. [`values`]: what one that
+//!   keeps the newest message of each topic must offer.
 //! - [`process_group`] and [`child`]: both ends of a run; [`job`]: the messages between them.
 //! - [`sequence`]: the bytes by which a receiver proves that no message is lost, doubled or out of order.
 //! - [`summary`]: medians, spreads, percentiles. [`report`]: tables, JSON and charts of them.
@@ -46,6 +47,7 @@ pub mod summary;
 pub mod topics;
 pub mod transport;
 pub mod transports;
+pub mod values;
 pub mod workload;
 
 pub use failure::Failure;

@@ -3,7 +3,7 @@
 use toroni_bench_harness::transport::{Transport as _, Wait};
 use toroni_bench_harness::transports::{
     NamedPipes, TcpStreams, Toroni, ToroniBatch, ToroniExclusive, ToroniExclusiveInPlace,
-    ToroniInPlace, UnixSeqpacket, UnixStreams,
+    ToroniInPlace, ToroniPlain, UnixSeqpacket, UnixStreams,
 };
 
 /// A row of a table.
@@ -27,6 +27,9 @@ pub(super) enum Manner {
     InPlace,
 }
 
+/// Name of the transport with Toroni's topics that are not retained.
+pub(super) const PLAIN: &str = <ToroniPlain as toroni_bench_harness::values::Values>::NAME;
+
 /// Messages of a burst or batch.
 pub(super) const SEVERAL: usize = 64;
 
@@ -36,6 +39,28 @@ pub(super) const OWN: [&str; 4] =
 
 /// The foreign peers. Each is the package `toroni-peer-NAME` in bench/peers.
 pub(super) const FOREIGN: [&str; 5] = ["aeron", "iceoryx2", "zeromq", "nng", "zenoh"];
+
+/// The foreign peers that keep values.
+pub(super) const KEEPERS: [&str; 4] = ["iceoryx2", "zenoh", "nats", "mosquitto"];
+
+/// The peers that can take part in a report, in the order of its tables.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LineUp {
+    pub(super) foreign: &'static [&'static str],
+    pub(super) own: &'static [&'static str],
+}
+
+/// All that move messages.
+pub(super) const TRANSPORTS: LineUp = LineUp { foreign: &FOREIGN, own: &OWN };
+/// All that keep values.
+pub(super) const STORES: LineUp = LineUp { foreign: &KEEPERS, own: &[] };
+
+impl LineUp {
+    /// Returns the names of all peers, without Toroni.
+    pub(super) fn names(self) -> impl Iterator<Item = &'static str> {
+        self.foreign.iter().chain(self.own).copied()
+    }
+}
 
 impl Contender {
     pub(super) fn is_toroni(&self) -> bool {
@@ -47,6 +72,9 @@ impl Contender {
         let mut label = self.peer.to_owned();
         if [ToroniExclusive::NAME, ToroniExclusiveInPlace::NAME].contains(&self.transport) {
             label.push_str(", exclusive");
+        }
+        if self.transport == PLAIN {
+            label.push_str(", not retained");
         }
         match self.manner {
             Manner::Several if self.transport == ToroniBatch::NAME => {
@@ -72,6 +100,13 @@ pub(super) fn singles() -> Vec<Contender> {
     let others =
         others.map(|name| Contender { transport: name, peer: name, manner: Manner::Single });
     std::iter::once(toroni).chain(others).collect()
+}
+
+/// Returns all that keep values, and Toroni with topics that are not retained.
+pub(super) fn keepers() -> Vec<Contender> {
+    let single = |transport, peer| Contender { transport, peer, manner: Manner::Single };
+    let own = [Toroni::NAME, PLAIN].map(|transport| single(transport, Toroni::NAME));
+    own.into_iter().chain(KEEPERS.map(|name| single(name, name))).collect()
 }
 
 /// Returns all transports in every manner that they offer. A manner is left out if the transport's call for it is the same
@@ -120,5 +155,7 @@ mod tests {
             }
             assert!(singles().iter().all(|single| labels.contains(&single.label())));
         }
+        let labels: Vec<String> = keepers().iter().map(Contender::label).collect();
+        assert_eq!(labels[..3], ["toroni", "toroni, not retained", "iceoryx2"]);
     }
 }

@@ -13,11 +13,12 @@ use toroni_bench_harness::transports::Toroni;
 
 use crate::child;
 
-use super::contender::{Contender, FOREIGN, OWN};
+use super::contender::{Contender, LineUp};
 use super::foreign::{self, Missing};
 
 /// The peers of a run, by name.
 pub(super) struct Field {
+    line_up: LineUp,
     peers: BTreeMap<&'static str, State>,
 }
 
@@ -39,21 +40,20 @@ impl Field {
     /// Collects Toroni and the wanted peers, or all of them, and builds the programs of the foreign ones.
     ///
     /// # Errors
-    /// If a name is unknown, or the path of this program is.
-    pub(super) fn gather(wanted: &[String], workspace: &Path) -> Result<Field, Failure> {
-        let known: Vec<&str> = FOREIGN.into_iter().chain(OWN).collect();
-        if let Some(unknown) = wanted.iter().find(|name| !known.contains(&name.as_str())) {
-            let known = known.join(", ");
-            return Err(Failure::new(format!("there is no peer {unknown:?}: use some of {known}")));
-        }
+    /// If the path of this program is unknown.
+    pub(super) fn gather(
+        wanted: &[String],
+        workspace: &Path,
+        line_up: LineUp,
+    ) -> Result<Field, Failure> {
         let own = child::program()?;
         let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|other| other == name);
         let present = |program| State::Present { program, about: None, has_run: false };
         let mut peers = BTreeMap::from([(Toroni::NAME, present(own.clone()))]);
-        for name in OWN.into_iter().filter(|name| is_wanted(name)) {
-            peers.insert(name, present(own.clone()));
+        for name in line_up.own.iter().filter(|name| is_wanted(name)) {
+            peers.insert(*name, present(own.clone()));
         }
-        for name in FOREIGN.into_iter().filter(|name| is_wanted(name)) {
+        for name in line_up.foreign.iter().filter(|name| is_wanted(name)) {
             let state = match foreign::build(workspace, name) {
                 Ok(program) => present(program),
                 Err(missing) => {
@@ -61,9 +61,9 @@ impl Field {
                     State::Missing(missing)
                 }
             };
-            peers.insert(name, state);
+            peers.insert(*name, state);
         }
-        Ok(Field { peers })
+        Ok(Field { line_up, peers })
     }
 
     /// Returns whether it belongs to this run, even if it is missing.
@@ -108,7 +108,7 @@ impl Field {
     }
 
     pub(super) fn table(&self) -> Table {
-        let names = std::iter::once(Toroni::NAME).chain(FOREIGN).chain(OWN);
+        let names = std::iter::once(Toroni::NAME).chain(self.line_up.names());
         let rows = names.filter_map(|name| Some((name.to_owned(), self.peers.get(name)?.cells())));
         Table {
             name: "peers".to_owned(),
@@ -145,13 +145,14 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peers::contender::singles;
+    use crate::peers::contender::{TRANSPORTS, singles};
     use std::path::PathBuf;
 
     #[test]
     fn a_missing_peer_is_in_the_table_and_in_the_notes() {
         let nowhere = PathBuf::from("/nonexistent/peers");
-        let field = Field::gather(&["nng".to_owned(), "pipe".to_owned()], &nowhere).unwrap();
+        let field =
+            Field::gather(&["nng".to_owned(), "pipe".to_owned()], &nowhere, TRANSPORTS).unwrap();
         let table = field.table();
         let rows: Vec<(&str, &str)> = table
             .rows
@@ -164,19 +165,14 @@ mod tests {
         );
         let notes = field.notes();
         assert!(notes[0].starts_with("MISSING: nng: there is no /nonexistent"), "{notes:?}");
+        assert!(notes[0].contains("bench/install-peers"), "{notes:?}");
         let nng = singles().into_iter().find(|contender| contender.peer == "nng").unwrap();
         assert!(field.has(&nng) && !field.is_present(&nng));
     }
 
     #[test]
-    fn an_unknown_peer_is_refused() {
-        let error = Field::gather(&["carrier-pigeon".to_owned()], Path::new("/")).err().unwrap();
-        assert!(error.to_string().contains("carrier-pigeon"), "{error}");
-    }
-
-    #[test]
     fn a_peer_that_cannot_be_started_is_missing_from_then_on() {
-        let mut field = Field::gather(&["pipe".to_owned()], Path::new("/")).unwrap();
+        let mut field = Field::gather(&["pipe".to_owned()], Path::new("/"), TRANSPORTS).unwrap();
         let program = Program { path: PathBuf::from("/bin/false"), arguments: Vec::new() };
         field.peers.insert("pipe", State::Present { program, about: None, has_run: false });
         let pipe = singles().into_iter().find(|contender| contender.peer == "pipe").unwrap();

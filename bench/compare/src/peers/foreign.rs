@@ -29,7 +29,9 @@ pub(crate) fn build(workspace: &Path, peer: &str) -> Result<Program, Missing> {
     let folder =
         std::env::var_os("CARGO_TARGET_DIR").map(|folder| PathBuf::from(folder).join("peers"));
     let folder = folder.unwrap_or_else(|| workspace.join("target"));
-    let path = build_into(&folder, workspace, peer)?;
+    let path = build_into(&folder, workspace, peer).map_err(|Missing(reason)| {
+        Missing(format!("{reason}: bench/install-peers installs what the peers need"))
+    })?;
     Ok(Program { path, arguments: Vec::new() })
 }
 

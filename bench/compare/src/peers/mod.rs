@@ -4,7 +4,7 @@
 //! - [`foreign`]: builds the peers that are programs of their own. A peer that cannot be built is missing, and the report
 //!   says why.
 //! - [`field`]: all contenders of a run. One that fails is named and left out; the others continue.
-//! - [`throughput`], [`latency`], [`many`]: one report each.
+//! - [`throughput`], [`latency`], [`many`], [`values`]: one report each.
 
 mod contender;
 mod field;
@@ -14,12 +14,14 @@ mod many;
 mod presenting;
 pub(crate) mod rate;
 pub(crate) mod throughput;
+mod values;
 
 use toroni_bench_harness::Failure;
 use toroni_bench_harness::report::Report;
 use toroni_bench_harness::transport::Wait;
 
 use crate::cli::{Peers, WaitKind, Workload};
+use contender::{STORES, TRANSPORTS};
 use field::Field;
 
 /// What to measure.
@@ -41,16 +43,43 @@ pub(crate) const CAPACITY_BYTES: u64 = 4 << 20;
 
 pub(crate) fn run(options: &Peers) -> Result<Vec<Report>, Failure> {
     let plan = Plan::of(options);
-    let mut field = Field::gather(&options.peers, &options.packages.peers_directory)?;
-    options
-        .wanted()
-        .iter()
-        .map(|workload| match workload {
-            Workload::Throughput => throughput::run(&mut field, &plan),
-            Workload::Latency => latency::run(&mut field, &plan),
-            Workload::Many => many::run(&mut field, &plan),
-        })
-        .collect()
+    let wanted = options.wanted();
+    check_names(&options.peers, wanted)?;
+    let gather =
+        |line_up| Field::gather(&options.peers, &options.packages.peers_directory, line_up);
+    let is_of_values = |workload: &Workload| *workload == Workload::Values;
+    // All are built before the first measurement. A peer that is only in the other reports is not.
+    let is_any_flow = wanted.iter().any(|workload| !is_of_values(workload));
+    let mut transports = is_any_flow.then(|| gather(TRANSPORTS)).transpose()?;
+    let mut stores = wanted.iter().any(is_of_values).then(|| gather(STORES)).transpose()?;
+    let mut reports = Vec::new();
+    for workload in wanted {
+        let field = if is_of_values(workload) { &mut stores } else { &mut transports };
+        let Some(field) = field else { continue };
+        reports.push(match workload {
+            Workload::Throughput => throughput::run(field, &plan)?,
+            Workload::Latency => latency::run(field, &plan)?,
+            Workload::Many => many::run(field, &plan)?,
+            Workload::Values => values::run(field, &plan)?,
+        });
+    }
+    Ok(reports)
+}
+
+/// Checks that each of these peers takes part in one of these workloads.
+fn check_names(peers: &[String], wanted: &[Workload]) -> Result<(), Failure> {
+    let mut known: Vec<&str> = Vec::new();
+    for workload in wanted {
+        let line_up = if *workload == Workload::Values { STORES } else { TRANSPORTS };
+        known.extend(line_up.names().filter(|name| !known.contains(name)).collect::<Vec<_>>());
+    }
+    match peers.iter().find(|name| !known.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(unknown) => {
+            let known = known.join(", ");
+            Err(Failure::new(format!("there is no peer {unknown:?}: use some of {known}")))
+        }
+    }
 }
 
 impl Plan {
@@ -87,5 +116,23 @@ fn wait_name(wait: Wait) -> &'static str {
     match wait {
         Wait::Busy => "busy",
         Wait::Blocking => "blocking",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_no_wanted_workload_knows_is_refused() {
+        let refused = |peer: &str, wanted: &[Workload]| {
+            check_names(&[peer.to_owned()], wanted).err().map(|error| error.to_string())
+        };
+        let error = refused("carrier-pigeon", &[Workload::Many]).unwrap();
+        assert!(error.contains("carrier-pigeon") && error.contains("nng"), "{error}");
+        let error = refused("nng", &[Workload::Values]).unwrap();
+        assert!(error.ends_with("use some of iceoryx2, zenoh, nats, mosquitto"), "{error}");
+        assert_eq!(refused("nng", &[Workload::Values, Workload::Many]), None);
+        assert_eq!(refused("mosquitto", &[Workload::Values]), None);
     }
 }

@@ -44,8 +44,21 @@ impl Samples {
     }
 }
 
-/// Starts a report with the conditions that all reports share.
+/// Starts a report on messages that are on the way from senders to receivers.
 pub(super) fn begin(name: &str, title: &str, plan: &Plan) -> Report {
+    let mut report = begin_without_waits(name, title, plan);
+    report.condition(
+        "waiting",
+        "busy: ends poll; between two checks they spin, for 2 µs, if there is a core for each process, \
+         and then yield; blocking: each transport's own blocking call",
+    );
+    report
+        .condition("on the way", format!("ring, term, queue or buffer of {CAPACITY_BYTES} bytes"));
+    report
+}
+
+/// Starts a report with the conditions that all reports share.
+pub(super) fn begin_without_waits(name: &str, title: &str, plan: &Plan) -> Report {
     let mut report = Report {
         name: name.to_owned(),
         title: title.to_owned(),
@@ -55,19 +68,12 @@ pub(super) fn begin(name: &str, title: &str, plan: &Plan) -> Report {
     report
         .condition("processes", "one for each sender and receiver, and one for a host; not pinned");
     report.condition(
-        "waiting",
-        "busy: ends poll; between two checks they spin, for 2 µs, if there is a core for each process, \
-         and then yield; blocking: each transport's own blocking call",
-    );
-    report.condition(
         "repetitions",
         format!(
             "{}, all contenders in turn (A B A B …); a cell is the median (lowest–highest)",
             plan.repetitions
         ),
     );
-    report
-        .condition("on the way", format!("ring, term, queue or buffer of {CAPACITY_BYTES} bytes"));
     if plan.quick {
         report
             .condition("quick", "few and short runs: good for an impression, not for a comparison");

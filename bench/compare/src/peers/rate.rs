@@ -15,7 +15,12 @@ impl LearnedRate {
     pub(crate) fn new(seconds: f64, message_bytes: usize) -> LearnedRate {
         // Twice what may be in flight, so that senders have waited for receivers.
         let bytes = u64::try_from(message_bytes).unwrap_or(u64::MAX).max(64);
-        LearnedRate { seconds, fewest: (2 * CAPACITY_BYTES / bytes).max(100), rate: None }
+        Self::of_at_least(seconds, (2 * CAPACITY_BYTES / bytes).max(100))
+    }
+
+    /// For repetitions of something that leaves nothing in flight.
+    pub(crate) fn of_at_least(seconds: f64, fewest: u64) -> LearnedRate {
+        LearnedRate { seconds, fewest, rate: None }
     }
 
     /// Returns the number of messages for the next run.

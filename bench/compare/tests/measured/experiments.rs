@@ -232,6 +232,83 @@ fn a_peer_that_is_missing_is_named_beside_toroni() {
     assert!(runs.entries().is_empty());
 }
 
+/// Values that are kept, without peers: the times of Toroni, its goals, and a chart.
+#[test]
+fn values_are_measured_beside_messages_that_are_not_retained() {
+    let _turn = turn();
+    let runs = Runs::new();
+    let plot = runs.path().join("plot.svg");
+    let options = ["--repetitions", "1", "--json", "--plot", plot.to_str().unwrap()];
+    let peer = ["--peer", "nats", "--peers-directory", "/nonexistent"];
+    let printed = run(&runs, &["peers", "values", "--quick"], &[&peer[..], &options].concat());
+    let values = Values(json_lines(&printed));
+    for column in VALUES {
+        assert!(values.of("toroni", column).unwrap() > 0.0, "{column} in {printed}");
+        assert_eq!(values.of("nats", column), None);
+    }
+    for column in &VALUES[..2] {
+        assert!(values.of("toroni, not retained", column).unwrap() > 0.0, "{column}");
+        assert!(values.of("toroni / not retained", column).unwrap() > 0.0, "{column}");
+    }
+    assert_eq!(values.of("toroni, not retained", "get, 64 B"), None, "it cannot be read");
+    let of_kind = |kind: &'static str| values.0.iter().filter(move |line| line["kind"] == kind);
+    let goals: Vec<_> = of_kind("goal").map(|goal| goal["what"].as_str().unwrap()).collect();
+    let expected = [
+        "update, 64 B: ≤ 1.15 ×",
+        "update, 1024 B: ≤ 1.8 ×",
+        "get, 64 B: short",
+        "join of 500, 64 B: short",
+    ];
+    assert_eq!(goals, expected);
+    assert!(printed.contains("wrong = 0") && !printed.contains("FAILED"), "{printed}");
+    assert!(printed.contains("MISSING: nats: there is no /nonexistent"), "{printed}");
+    let svg = std::fs::read_to_string(&plot).unwrap();
+    assert!(VALUES.iter().all(|column| svg.contains(column)) && !svg.contains("NaN"), "{svg}");
+    assert_eq!(runs.entries(), ["plot.svg"]);
+}
+
+/// Builds two peers that keep values, which takes a minute.
+#[test]
+fn values_are_measured_beside_peers() {
+    let _turn = turn();
+    if !toroni_testkit::long::is_asked() {
+        return;
+    }
+    let runs = Runs::new();
+    let peers = ["--peer", "nats", "--peer", "mosquitto"];
+    let arguments = [&["peers", "values", "--quick", "--json"][..], &peers].concat();
+    let printed = run(&runs, &arguments, &["--repetitions", "1"]);
+    let values = Values(json_lines(&printed));
+    for (peer, column) in
+        ["nats", "mosquitto"].iter().flat_map(|peer| VALUES.map(|column| (peer, column)))
+    {
+        assert!(
+            values.of(peer, column).is_some_and(|value| value > 0.0),
+            "{peer}, {column}: {printed}"
+        );
+    }
+    assert!(printed.contains("wrong = 0"), "{printed}");
+}
+
+/// The columns of `peers values`.
+const VALUES: [&str; 4] = ["update, 64 B", "update, 1024 B", "get, 64 B", "join of 500, 64 B"];
+
+/// What `peers values` has printed.
+struct Values(Vec<Value>);
+
+impl Values {
+    fn of(&self, row: &str, column: &str) -> Option<f64> {
+        let is_it = |line: &&Value| {
+            line["table"] == "values" && line["row"] == row && line["column"] == column
+        };
+        self.0.iter().find(is_it)?["value"].as_f64()
+    }
+}
+
+fn json_lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
 /// Builds a peer, which takes a minute.
 #[test]
 fn a_peer_is_measured_beside_toroni() {

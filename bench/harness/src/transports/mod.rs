@@ -6,6 +6,7 @@ mod toroni;
 mod toroni_batch;
 mod toroni_exclusive;
 mod toroni_in_place;
+mod toroni_values;
 
 pub use seqpacket::{PacketReceiver, PacketSender, UnixSeqpacket};
 pub use streams::{NamedPipes, StreamReceiver, StreamSender, TcpStreams, UnixStreams};
@@ -16,11 +17,13 @@ pub use toroni_exclusive::{
     WithExclusiveSender,
 };
 pub use toroni_in_place::{ToroniInPlace, ToroniInPlaceReceiver};
+pub use toroni_values::{RingReader, ToroniPlain, ToroniReader, ToroniWriter};
 
 use crate::Failure;
 use crate::child::Child;
 use crate::registry;
 use crate::transport::Transport;
+use crate::workload::values;
 
 /// The names of these transports.
 pub const NAMES: [&str; 9] = [
@@ -40,6 +43,9 @@ pub const NAMES: [&str; 9] = [
 /// # Errors
 /// If there is no such transport, or the work fails.
 pub fn perform(child: &mut Child) -> Result<(), Failure> {
+    if values::is_wanted(child) {
+        return values::perform_own(child);
+    }
     match child.job().transport.as_str() {
         Toroni::NAME => registry::perform::<Toroni>(child),
         ToroniBatch::NAME => registry::perform::<ToroniBatch>(child),

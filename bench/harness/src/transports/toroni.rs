@@ -10,7 +10,7 @@ use toroni::{Bus, BusConfig, Limit, Policy, Publisher, Subscriber, WaitStrategy}
 /// The library of this repository.
 pub struct Toroni;
 
-const BUS: &str = "bench";
+pub(super) const BUS: &str = "bench";
 pub(super) const TOPIC: &str = "bench/flow";
 
 impl Transport for Toroni {
@@ -70,7 +70,7 @@ fn strategy(wait: Wait) -> WaitStrategy {
     }
 }
 
-fn config(directory: &RunDirectory) -> BusConfig {
+pub(super) fn config(directory: &RunDirectory) -> BusConfig {
     BusConfig::new().directory(&directory.path).prefault(true)
 }
 

@@ -1,5 +1,5 @@
 //! Workloads that are generic over the transport: senders send, receivers receive and check, and every transport runs
-//! through the same code.
+//! through the same code. `values` is generic over channels that keep values.
 
 mod appendix;
 pub(crate) mod call;
@@ -9,3 +9,4 @@ pub(crate) mod latency;
 pub mod ping_pong;
 pub(crate) mod stress;
 pub(crate) mod throughput;
+pub mod values;

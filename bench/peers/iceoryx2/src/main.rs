@@ -10,6 +10,7 @@
 
 mod topics;
 mod traces;
+mod values;
 
 use std::mem::MaybeUninit;
 use std::process::ExitCode;
@@ -33,7 +34,7 @@ use toroni_bench_harness::transport::{
 use traces::Traces;
 
 fn main() -> ExitCode {
-    toroni_bench_harness::child::main_with_both::<Iceoryx2>()
+    toroni_bench_harness::child::main_with_all::<Iceoryx2>()
 }
 
 struct Iceoryx2;

@@ -8,6 +8,7 @@
 //! - Ends wait with `recv` of the channel, or with `try_recv` and a yield. In both cases Zenoh's own threads do the rest.
 
 mod topics;
+mod values;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ use zenoh::sample::Sample;
 use zenoh::{Config, Session, Wait as _};
 
 fn main() -> ExitCode {
-    toroni_bench_harness::child::main_with_both::<Zenoh>()
+    toroni_bench_harness::child::main_with_all::<Zenoh>()
 }
 
 struct Zenoh;
