@@ -205,7 +205,7 @@ impl Grid {
             let Some(measured) = self.toroni(index) else { continue };
             let mut goal = |what: String, bound: f64, reference: Option<(f64, String)>| {
                 goals.push(Goal {
-                    what: format!("{}: {what}", column.title()),
+                    what: column.title() + &what,
                     unit: "ns".to_owned(),
                     reference,
                     bound: Bound::AtMost(bound),
@@ -215,7 +215,7 @@ impl Grid {
             let mut times = |times: f64, transport: &str, label: &str| {
                 if let Some(reference) = self.of(index, transport) {
                     goal(
-                        format!("≤ {times} ×"),
+                        format!(": ≤ {times} ×"),
                         times * reference,
                         Some((reference, label.to_owned())),
                     );
@@ -236,8 +236,8 @@ impl Grid {
             }
             match column.part {
                 Part::Update => {}
-                Part::Get => goal("short".to_owned(), LONGEST_GET_NS, None),
-                Part::Join => goal("short".to_owned(), LONGEST_JOIN_NS, None),
+                Part::Get => goal(String::new(), LONGEST_GET_NS, None),
+                Part::Join => goal(String::new(), LONGEST_JOIN_NS, None),
             }
         }
         goals

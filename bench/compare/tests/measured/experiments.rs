@@ -256,8 +256,8 @@ fn values_are_measured_beside_messages_that_are_not_retained() {
     let expected = [
         "update, 64 B: ≤ 1.15 ×",
         "update, 1024 B: ≤ 1.8 ×",
-        "get, 64 B: short",
-        "join of 500, 64 B: short",
+        "get, 64 B",
+        "join of 500, 64 B",
     ];
     assert_eq!(goals, expected);
     assert!(printed.contains("wrong = 0") && !printed.contains("FAILED"), "{printed}");
