@@ -204,7 +204,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "no_reuse_fence",
         mistake: "a reader does not see that the buffer it reads is being reused",
-        noticed_by: &[Loom("loom_a_value_is_read_whole")],
+        noticed_by: &[Loom("loom_a_successor_reuses_a_buffer")],
     },
     Mutant {
         name: "no_room_fence",

@@ -253,12 +253,8 @@ fn values_are_measured_beside_messages_that_are_not_retained() {
     assert_eq!(values.of("toroni, not retained", "get, 64 B"), None, "it cannot be read");
     let of_kind = |kind: &'static str| values.0.iter().filter(move |line| line["kind"] == kind);
     let goals: Vec<_> = of_kind("goal").map(|goal| goal["what"].as_str().unwrap()).collect();
-    let expected = [
-        "update, 64 B: ≤ 1.15 ×",
-        "update, 1024 B: ≤ 1.8 ×",
-        "get, 64 B",
-        "join of 500, 64 B",
-    ];
+    let expected =
+        ["update, 64 B: ≤ 1.15 ×", "update, 1024 B: ≤ 1.8 ×", "get, 64 B", "join of 500, 64 B"];
     assert_eq!(goals, expected);
     assert!(printed.contains("wrong = 0") && !printed.contains("FAILED"), "{printed}");
     assert!(printed.contains("MISSING: nats: there is no /nonexistent"), "{printed}");
@@ -267,7 +263,7 @@ fn values_are_measured_beside_messages_that_are_not_retained() {
     assert_eq!(runs.entries(), ["plot.svg"]);
 }
 
-/// Builds two peers that keep values, which takes a minute.
+/// Builds two peers that keep values, which takes two minutes.
 #[test]
 fn values_are_measured_beside_peers() {
     let _turn = turn();

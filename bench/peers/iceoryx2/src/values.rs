@@ -33,7 +33,7 @@ pub(crate) enum Either<S, L> {
 /// Dropped in this order.
 pub(crate) struct Blackboard {
     service: Service,
-    node: Node<ipc::Service>,
+    _node: Node<ipc::Service>,
 }
 
 /// Dropped in this order.
@@ -120,13 +120,13 @@ impl Blackboard {
             creator = creator.add::<Value<LENGTH>>(key, [0; LENGTH]);
         }
         let service = creator.create().map_err(Failure::of("make the blackboard"))?;
-        Ok(Self { service, node })
+        Ok(Self { service, _node: node })
     }
 
     fn open(directory: &RunDirectory) -> Result<Self, Failure> {
         let node = node(directory)?;
         let service = node.service_builder(&name()?).blackboard_opener::<Key>().open();
-        Ok(Self { service: service.map_err(Failure::of("open the blackboard"))?, node })
+        Ok(Self { service: service.map_err(Failure::of("open the blackboard"))?, _node: node })
     }
 }
 

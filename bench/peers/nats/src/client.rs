@@ -7,6 +7,8 @@ use std::time::Duration;
 use toroni_bench_harness::Failure;
 
 pub(crate) struct Client {
+    /// The subject of its answers, which no other client subscribes to. The subscription has number 1.
+    inbox: String,
     read: BufReader<TcpStream>,
     write: TcpStream,
     /// What is not sent yet.
@@ -27,15 +29,20 @@ const GATHERED: usize = 32 << 10;
 const LONGEST_SILENCE: Duration = Duration::from_secs(20);
 
 impl Client {
-    pub(crate) fn connect(port: u16) -> Result<Self, Failure> {
+    pub(crate) fn connect(port: u16, name: &str) -> Result<Self, Failure> {
+        let inbox = format!("_INBOX.{name}");
         let failed = || Failure::of("connect to NATS");
         let write = TcpStream::connect(("127.0.0.1", port)).map_err(failed())?;
         write.set_nodelay(true).map_err(failed())?;
         write.set_read_timeout(Some(LONGEST_SILENCE)).map_err(failed())?;
         let read = BufReader::with_capacity(64 << 10, write.try_clone().map_err(failed())?);
-        let gathered =
-            b"CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true}\r\n".to_vec();
-        Ok(Self { read, write, gathered, line: Vec::new(), contents: Vec::new() })
+        let hello = "CONNECT {\"verbose\":false,\"pedantic\":false,\"headers\":true}";
+        let gathered = format!("{hello}\r\nSUB {inbox} 1\r\n").into_bytes();
+        Ok(Self { inbox, read, write, gathered, line: Vec::new(), contents: Vec::new() })
+    }
+
+    pub(crate) fn inbox(&self) -> &str {
+        &self.inbox
     }
 
     /// Adds these bytes to those that are sent next.
@@ -50,7 +57,7 @@ impl Client {
     }
 
     pub(crate) fn put_request(&mut self, subject: &str, contents: &str) -> Result<(), Failure> {
-        let head = format!("PUB {subject} {} {}\r\n", crate::ANSWERS, contents.len());
+        let head = format!("PUB {subject} {} {}\r\n", self.inbox, contents.len());
         self.put(&[head.as_bytes(), contents.as_bytes(), b"\r\n"])
     }
 

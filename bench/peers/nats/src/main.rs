@@ -37,8 +37,8 @@ struct Writer {
 
 struct Reader {
     client: Client,
-    subjects: Vec<String>,
-    topics: u16,
+    /// What asks for the value of each topic.
+    questions: Vec<String>,
 }
 
 const PROGRAM: &str = "nats-server";
@@ -47,7 +47,6 @@ const PATIENCE: Duration = Duration::from_secs(25);
 /// Updates that wait for their acknowledgement, at most.
 const IN_FLIGHT: u64 = 4096;
 const BUCKET: &str = "KV_bench";
-const ANSWERS: &str = "_INBOX.answers";
 const VALUES: &str = "_INBOX.values";
 
 impl Values for Nats {
@@ -80,7 +79,7 @@ impl Values for Nats {
         let server = Server(process);
         let start = Instant::now();
         loop {
-            match Client::connect(directory.port).and_then(make_bucket) {
+            match Client::connect(directory.port, "host").and_then(make_bucket) {
                 Ok(()) => return Ok(server),
                 Err(failure) if start.elapsed() > PATIENCE => return Err(failure),
                 Err(_) => std::thread::sleep(Duration::from_millis(10)),
@@ -89,17 +88,19 @@ impl Values for Nats {
     }
 
     fn writer(directory: &RunDirectory, kept: &Kept) -> Result<Writer, Failure> {
-        let head = |subject| format!("PUB {subject} {ANSWERS} {}\r\n", kept.value_bytes);
+        let client = Client::connect(directory.port, "writer")?;
+        let head = |subject| format!("PUB {subject} {} {}\r\n", client.inbox(), kept.value_bytes);
         let heads = subjects(kept).map(head).collect();
-        let mut client = Client::connect(directory.port)?;
-        client.subscribe(ANSWERS, 1);
         Ok(Writer { client, heads, in_flight: 0 })
     }
 
     fn reader(directory: &RunDirectory, kept: &Kept) -> Result<Reader, Failure> {
-        let mut client = Client::connect(directory.port)?;
-        client.subscribe(ANSWERS, 1);
-        Ok(Reader { client, subjects: subjects(kept).collect(), topics: kept.topics })
+        let client = Client::connect(directory.port, "reader")?;
+        let question = |subject| {
+            format!("PUB $JS.API.DIRECT.GET.{BUCKET}.{subject} {} 0\r\n\r\n", client.inbox())
+        };
+        let questions = subjects(kept).map(question).collect();
+        Ok(Reader { client, questions })
     }
 }
 
@@ -109,7 +110,6 @@ fn subjects(kept: &Kept) -> impl Iterator<Item = String> {
 }
 
 fn make_bucket(mut client: Client) -> Result<(), Failure> {
-    client.subscribe(ANSWERS, 1);
     let stream = format!(
         r#"{{"name":"{BUCKET}","subjects":["$KV.bench.>"],"storage":"memory","retention":"limits","discard":"new",
         "max_msgs_per_subject":1,"max_msgs":-1,"max_bytes":-1,"num_replicas":1,"allow_direct":true,
@@ -166,17 +166,7 @@ impl values::Reader for Reader {
 
     #[inline]
     fn get(&mut self, topic: u16, each: impl FnOnce(&[u8])) -> Result<(), Failure> {
-        let subject = self.subjects[usize::from(topic)].as_bytes();
-        let question = [
-            b"PUB $JS.API.DIRECT.GET.",
-            BUCKET.as_bytes(),
-            b".",
-            subject,
-            b" ",
-            ANSWERS.as_bytes(),
-            b" 0\r\n\r\n",
-        ];
-        self.client.put(&question)?;
+        self.client.put(&[self.questions[usize::from(topic)].as_bytes()])?;
         let answer = self.client.message()?;
         // Its header has a status only if there is no value.
         if answer.header.starts_with(b"NATS/1.0\r\n") {
@@ -195,7 +185,7 @@ impl values::Reader for Reader {
         );
         self.client.put_request(&format!("$JS.API.CONSUMER.CREATE.{BUCKET}"), &consumer)?;
         let (mut name, mut values) = (None, 0);
-        while name.is_none() || values < self.topics {
+        while name.is_none() || values < self.questions.len() {
             let message = self.client.message()?;
             if message.is_of(1) {
                 name = Some(client::name_of(&client::accepted(message.payload)?)?);

@@ -23,7 +23,7 @@ use zenoh::query::{ConsolidationMode, Query, Queryable, Reply};
 use zenoh::sample::Sample;
 use zenoh::{Session, Wait as _};
 
-use crate::{RECEIVERS, Sweep, Zenoh, endpoints, open, wait_for_tokens};
+use crate::{RECEIVERS, Zenoh, endpoints, open, wait_for_tokens};
 
 /// Dropped in this order.
 pub(crate) struct Storage {
@@ -31,7 +31,6 @@ pub(crate) struct Storage {
     _queryable: Queryable<()>,
     _subscriber: Subscriber<()>,
     _session: Session,
-    _sweep: Sweep,
 }
 
 pub(crate) struct Writer {
@@ -67,7 +66,8 @@ impl Values for Zenoh {
     }
 
     fn host(directory: &RunDirectory, _: &Kept) -> Result<Storage, Failure> {
-        let session = open(&[("listen/endpoints", endpoints(directory, 0..1))])?;
+        let session =
+            open(&[("listen/endpoints", endpoints(directory, 0..1)), no_shared_memory()])?;
         let map = Arc::new(Map::default());
         let kept = Arc::clone(&map);
         let subscriber = session
@@ -90,7 +90,6 @@ impl Values for Zenoh {
             _queryable: queryable,
             _subscriber: subscriber,
             _session: session,
-            _sweep: Sweep,
         })
     }
 
@@ -118,8 +117,13 @@ fn keys(kept: &Kept) -> Result<Vec<KeyExpr<'static>>, Failure> {
     keys.collect::<Result<_, _>>().map_err(Failure::of("name a topic"))
 }
 
+/// Values are shorter than what would travel there, and the storage would leave its segment behind when it ends.
+fn no_shared_memory() -> (&'static str, String) {
+    ("transport/shared_memory/enabled", "false".to_owned())
+}
+
 fn connect(directory: &RunDirectory) -> Result<Session, Failure> {
-    let session = open(&[("connect/endpoints", endpoints(directory, 0..1))])?;
+    let session = open(&[("connect/endpoints", endpoints(directory, 0..1)), no_shared_memory()])?;
     // The storage has declared its token last.
     wait_for_tokens(&session, 1)?;
     Ok(session)
@@ -127,11 +131,8 @@ fn connect(directory: &RunDirectory) -> Result<Session, Failure> {
 
 fn answer(query: &Query, map: &Map) {
     let reply = |key: &KeyExpr<'static>, value: &ZBytes| {
-        // The one who asked may have left.
-        let _ = query
-            .reply(key.clone(), value.clone())
-            .congestion_control(CongestionControl::Block)
-            .wait();
+        // The session that asked may have ended.
+        let _ = query.reply(key.clone(), value.clone()).wait();
     };
     let map = map.read().unwrap_or_else(PoisonError::into_inner);
     let wanted = query.key_expr();
@@ -149,6 +150,7 @@ fn query(session: &Session, key: &KeyExpr<'static>) -> Result<FifoChannelHandler
     session
         .get(key)
         .consolidation(ConsolidationMode::None)
+        .congestion_control(CongestionControl::Block)
         .timeout(LONGEST_SILENCE)
         .with(FifoChannel::new(1024))
         .wait()

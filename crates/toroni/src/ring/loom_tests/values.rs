@@ -180,6 +180,37 @@ fn loom_a_place_is_given_to_a_buffer_that_is_not_read() {
     });
 }
 
+/// The announcement has a fence, but the dead owner executed that, and not the successor.
+#[test]
+fn loom_a_successor_reuses_a_buffer() {
+    model(2, || {
+        let mut memory = Memory::laid(CAPACITY, START, &[8; 3]).with_values(1, 8);
+        let word = header(8, KEPT);
+        for number in 0..3 {
+            memory.words[to_index((START + number * 16) % CAPACITY / 8)] = AtomicU64::new(word);
+        }
+        memory.values().unwrap().declare(&memory.control, 0).unwrap();
+        let memory = Arc::new(memory);
+        let record = |sequence| RecordStart { position: START + sequence * 16, sequence };
+        let announce = |memory: &Memory, sequence| {
+            let record = record(sequence);
+            memory.values().unwrap().announce(0, record, record.position, 16);
+        };
+        let retain = move |memory: &Memory, sequence| {
+            memory.values().unwrap().retain(memory.ring(), record(sequence), word);
+        };
+        announce(&memory, 0);
+        retain(&memory, 0);
+        let reader = reading(&memory, |memory| _ = read(memory));
+        announce(&memory, 1);
+        retain(&memory, 1);
+        announce(&memory, 2);
+        let successor = reading(&memory, move |memory| retain(memory, 2));
+        successor.join().unwrap();
+        reader.join().unwrap();
+    });
+}
+
 /// A dead owner has announced a record that would have had another number.
 #[test]
 fn loom_a_value_has_the_number_that_was_committed() {
