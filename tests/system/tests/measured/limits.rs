@@ -34,7 +34,7 @@ fn files_that_may_not_be_that_long() {
             let limit = format!("{limit} bytes that this process may write");
             outcome.refused(&[&limit, "ulimit -f", "smaller capacity"]);
         };
-        let slots = ["--max-subscribers", "60"];
+        let slots = ["--max-subscribers", "60", "--retained-topics", "0"];
         let small = ["create", "b", "--temporary", "--capacity", "64KiB", "--topic-table", "4KiB"];
         let small = [&small[..], &slots].concat();
         // Not even a header; not the ring; the ring, which is the longest, but for one byte.
