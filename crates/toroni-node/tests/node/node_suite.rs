@@ -355,7 +355,7 @@ fn a_full_disk_costs_a_node_no_message() {
 #[test]
 fn a_full_disk_costs_an_archive_no_message() {
     let (buses, group) = (Buses::new(), group());
-    let Some(disk) = Disk::new(&buses.path().join("disk"), 5_800) else { return };
+    let Some(disk) = Disk::new(&buses.path().join("disk"), 6_328) else { return };
     let from = bus(&buses, "from", 16 << 20);
     let mut counted = Counted::new(&from, "t");
     let address = toroni_testkit::port::free();
