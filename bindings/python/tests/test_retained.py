@@ -182,6 +182,7 @@ def test_a_value_has_all_that_its_message_has(directory: Path) -> None:
             payload=b"\xff",
             position=bus.subscribe("afar", start=("sequence", 1)).receive().position,
             sequence=1,
+            to_descendants=False,
             timestamp_ns=6,
             origin=origin,
             number=5,
