@@ -237,6 +237,15 @@ pub(crate) fn inlet_cases(notify: NotifyKind, turn: usize, random: &mut Random) 
         matches!(victim_of(*point), Victim::Publisher | Victim::SpaceWaiter)
             // It publishes no burst.
             && *point != CrashPoint::MidBurst
+            // It retains nothing. Its messages become values by the steps of other publishers.
+            && !matches!(
+                point,
+                CrashPoint::MidDeclaration
+                    | CrashPoint::MidGrow
+                    | CrashPoint::AfterAnnounce
+                    | CrashPoint::MidRetain
+                    | CrashPoint::AfterRetain
+            )
     };
     for (number, point) in CrashPoint::ALL.iter().copied().filter(at_work).enumerate() {
         let lock = [LockKind::Lease, LockKind::Robust][(number + turn) % 2];
