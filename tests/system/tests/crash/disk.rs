@@ -97,6 +97,8 @@ fn on_a_disk_a_publisher_dies_at_work_and_all_others_are_gone() {
     let at_work = |point| {
         victim_of(point) == Victim::Publisher
             && !matches!(point, CrashPoint::MidRound | CrashPoint::MidWake)
+            // It gets to these once or twice.
+            && !matches!(point, CrashPoint::MidDeclaration | CrashPoint::MidGrow)
     };
     for point in points(at_work) {
         for n in [1, 2, random.between(3, 12)] {

@@ -23,9 +23,9 @@ pub(crate) fn second_victim(case: &Case, stalls: &mut Stalls) {
     let mut first_victims = Vec::new();
     for takeover in 1..=case.n {
         let (point, committed) = FIRST[random.index(FIRST.len())];
-        // Its topic is new and entered under the lock, too: the second time is that of the message.
+        // Its topic is new, entered under the lock, and declared under it: the third time is that of the message.
         let topic = format!("topic=victim/{takeover}");
-        let n = if matches!(point, P::AfterLock | P::BeforeUnlock) { 2 } else { 1 };
+        let n = if matches!(point, P::AfterLock | P::BeforeUnlock) { 3 } else { 1 };
         let crash = format!("{}:{n}", point.name());
         let options = ["kind=single", "longest=24", "count=1", &topic];
         let mut first = survivors.fixture.start_doomed("publish", &options, &crash);
