@@ -48,8 +48,8 @@ fn chain(case: &Case, stalls: &mut Stalls) {
             repair @ 0..=1 if number > 0 => repairs[repair],
             _ => FIRST[random.index(FIRST.len())],
         };
-        // Its topic was entered under the lock, too.
-        let n = if matches!(point, P::AfterLock | P::BeforeUnlock) { 2 } else { 1 };
+        // Its topic was entered and declared under the lock, too.
+        let n = if matches!(point, P::AfterLock | P::BeforeUnlock) { 3 } else { 1 };
         let topic = format!("topic=victim/{number}");
         let crash = format!("{}:{n}", point.name());
         let options = ["kind=single", LONGEST, &topic];
