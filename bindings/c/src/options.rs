@@ -66,8 +66,6 @@ const REQUIRE_OWNER: u32 = 1 << REQUIREMENTS.len();
 const NO_ARRIVALS: u32 = u32::MAX;
 /// `TORONI_NO_RETAINED` of toroni.h.
 const NO_RETAINED: u32 = u32::MAX;
-/// What toroni.h says of a bus that retains topics, if only one of the two numbers is given.
-const RETAINED: (u32, u64) = (512, 448 << 10);
 
 /// Opens a bus with these options, or with the defaults if `options` is null.
 ///
@@ -137,14 +135,12 @@ pub(crate) unsafe fn config(options: &toroni_open_options) -> Outcome<BusConfig>
         let none = options.max_arrivals == NO_ARRIVALS;
         config = config.max_arrivals(if none { 0 } else { options.max_arrivals });
     }
-    if (options.retained_topics, options.retained_bytes) != (0, 0) {
-        let topics = match options.retained_topics {
-            0 => RETAINED.0,
-            NO_RETAINED => 0,
-            topics => topics,
-        };
-        let bytes = options.retained_bytes;
-        config = config.retained(topics, if bytes == 0 { RETAINED.1 } else { bytes });
+    if options.retained_topics != 0 {
+        let none = options.retained_topics == NO_RETAINED;
+        config = config.retained_topics(if none { 0 } else { options.retained_topics });
+    }
+    if options.retained_bytes != 0 {
+        config = config.retained_bytes(options.retained_bytes);
     }
     if options.mode != 0 {
         config = config.mode(options.mode);

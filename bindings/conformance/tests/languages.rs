@@ -586,7 +586,7 @@ fn every_language_reports_a_missing_value() {
     for publisher in &languages {
         let name = format!("missing.{publisher:?}");
         let config = fixture.config().capacity(64 << 10).policy(Policy::Overwrite);
-        let bus = config.retained(4, 4 << 10).open(&name).unwrap();
+        let bus = config.retained_topics(4).retained_bytes(4 << 10).open(&name).unwrap();
         let kept = bus.publisher("b").unwrap().retained().unwrap();
         kept.publish(b"kept").unwrap();
         let _declared = bus.publisher("a").unwrap().retained().unwrap();

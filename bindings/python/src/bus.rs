@@ -30,9 +30,10 @@ use toroni::{BusConfig, OpenError};
 /// max_publishers, max_subscribers: 1 to 1024 at the same time; default 128
 /// max_arrivals: for how many streams from elsewhere the bus keeps track of what has arrived, at most 65536; default
 ///     256; only an Inlet needs them
-/// retained: for how many topics the bus keeps the newest message, at most 4096, and how many bytes those take together:
-///     a tuple; the bytes are a multiple of 4096, at most 4 GiB; default (512, 448 << 10). One message takes a quarter of
-///     the bytes at most, and each topic has room for two of its longest. (0, 0) keeps none
+/// retained_topics: for how many topics the bus keeps the newest message, at most 4096; default 512; with 0, the bus keeps
+///     no values
+/// retained_bytes: bytes for these messages, a multiple of 4096, at most 4 GiB; default 448 KiB. One message takes a quarter
+///     of them at most, and each topic has room for two of its longest
 /// policy: what publishers do about slow subscribers: a Policy, "overwrite", "wait" or "wait:forever"; default
 ///     "wait", which is Policy.wait(0.1)
 /// lock: how publishers exclude one another: "lease" or "robust"; default "lease"
@@ -380,10 +381,8 @@ pub(crate) fn configuration(
             "max_publishers" => config.max_publishers(settings::integer(&name, &value)?),
             "max_subscribers" => config.max_subscribers(settings::integer(&name, &value)?),
             "max_arrivals" => config.max_arrivals(settings::integer(&name, &value)?),
-            "retained" => {
-                let (topics, bytes) = settings::retained(&name, &value)?;
-                config.retained(topics, bytes)
-            }
+            "retained_topics" => config.retained_topics(settings::integer(&name, &value)?),
+            "retained_bytes" => config.retained_bytes(settings::integer(&name, &value)?),
             "policy" => config.policy(settings::policy(&name, &value)?),
             "lock" => config.lock(settings::lock(&name, &value)?),
             "notify" => config.notify(settings::notify(&name, &value)?),

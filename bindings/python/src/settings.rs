@@ -205,17 +205,6 @@ pub(crate) fn policy(name: &str, value: &Bound<'_, PyAny>) -> PyResult<toroni::P
     Err(wrong_type(name, value, &list(&words, more)))
 }
 
-/// Converts the number of topics whose newest message a bus keeps, and the bytes for them.
-pub(crate) fn retained(name: &str, value: &Bound<'_, PyAny>) -> PyResult<(u32, u64)> {
-    let given = value.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>();
-    let rule = "a tuple of topics and bytes, such as (512, 458752)";
-    let (topics, bytes) = given.map_err(|_| wrong_type(name, value, rule))?;
-    Ok((
-        integer(&format!("topics of {name}"), &topics)?,
-        integer(&format!("bytes of {name}"), &bytes)?,
-    ))
-}
-
 const LOCKS: [(&str, LockKind); 2] = [("lease", LockKind::Lease), ("robust", LockKind::Robust)];
 
 pub(crate) fn lock(name: &str, value: &Bound<'_, PyAny>) -> PyResult<LockKind> {

@@ -25,7 +25,7 @@ KIB = 1 << 10
 @pytest.fixture
 def tight(directory: Path) -> Iterator[toroni.Bus]:
     """A bus with a ring of 64 KiB whose publishers never wait, and little room for values."""
-    settings = {"capacity": 64 * KIB, "retained": (3, 4 * KIB)}
+    settings = {"capacity": 64 * KIB, "retained_topics": 3, "retained_bytes": 4 * KIB}
     with toroni.Bus("tight", policy="overwrite", **settings) as bus:  # type: ignore[arg-type]
         yield bus
 
@@ -300,7 +300,7 @@ def test_a_full_topic_table_leaves_no_topic_to_retain(directory: Path) -> None:
 
 
 def test_a_bus_may_keep_no_values(directory: Path) -> None:
-    with toroni.Bus("b", retained=(0, 0)) as bus:
+    with toroni.Bus("b", retained_topics=0) as bus:
         calls: list[Callable[[], object]] = [
             lambda: bus.publisher("a", retained=True),
             lambda: bus.subscribe("a", retained=True),
@@ -317,19 +317,19 @@ def test_a_bus_may_keep_no_values(directory: Path) -> None:
 
 
 def test_the_setting_is_checked(directory: Path) -> None:
-    wrong: list[tuple[type[Exception], str, object]] = [
-        (TypeError, "retained is 5, but must be a tuple of topics and bytes", 5),
-        (TypeError, "retained is .*, but must be a tuple", (1, 2, 3)),
-        (TypeError, "bytes of retained is '1M'", (1, "1M")),
-        (toroni.Invalid, "topics of retained is -1", (-1, 4096)),
-        (toroni.Invalid, "4097 topics", (4097, 4096)),
-        (toroni.Invalid, "100 bytes", (1, 100)),
+    wrong: list[tuple[type[Exception], str, dict[str, object]]] = [
+        (TypeError, "retained_topics is .1, 2.", {"retained_topics": (1, 2)}),
+        (TypeError, "retained_bytes is '1M'", {"retained_bytes": "1M"}),
+        (toroni.Invalid, "retained_topics is -1", {"retained_topics": -1}),
+        (toroni.Invalid, "4097 topics", {"retained_topics": 4097}),
+        (toroni.Invalid, "100 bytes", {"retained_bytes": 100}),
     ]
     for kind, text, given in wrong:
         with pytest.raises(kind, match=text):
-            toroni.Bus("b", retained=given)  # type: ignore[arg-type]
-    with toroni.Bus("b", retained=None) as bus:
-        assert bus.stats().retained.max_topics == 512
+            toroni.Bus("b", **given)  # type: ignore[arg-type]
+    with toroni.Bus("b", retained_topics=None, retained_bytes=8 * KIB) as bus:
+        stats = bus.stats().retained
+        assert (stats.max_topics, stats.bytes) == (512, 8 * KIB)
 
 
 def test_a_router_takes_no_values(bus: toroni.Bus) -> None:
@@ -393,7 +393,7 @@ def test_coroutines_receive_values_first(bus: toroni.Bus) -> None:
 
 
 def test_the_figures_of_a_bus_say_what_it_keeps(directory: Path) -> None:
-    settings = {"capacity": 64 * KIB, "retained": (3, 4 * KIB)}
+    settings = {"capacity": 64 * KIB, "retained_topics": 3, "retained_bytes": 4 * KIB}
     with toroni.Bus("b", policy="overwrite", timestamps=True, **settings) as bus:  # type: ignore[arg-type]
         kept, cleared, _ = (bus.publisher(topic, retained=True) for topic in ("kept", "cleared", "missing"))
         assert {one.name: one.value for one in bus.topics()}["kept"] == toroni.ValueStats(

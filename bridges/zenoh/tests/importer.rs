@@ -65,7 +65,7 @@ fn messages_wait_for_an_exclusive_publisher() {
 #[test]
 fn an_import_retains_what_arrives() {
     let config = BusConfig::new().capacity(64 << 10).policy(Policy::Overwrite);
-    let (a, b) = (Site::new(), Site::with(config.retained(3, 4 << 10)));
+    let (a, b) = (Site::new(), Site::with(config.retained_topics(3).retained_bytes(4 << 10)));
     let retaining = Import { retain: true, under: "a".to_owned(), ..Import::new(["**"]) };
     let to = b.importing(retaining, &[]);
     let _from = a.exporting(export(&["**"]), &[&b]);

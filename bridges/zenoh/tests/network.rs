@@ -169,7 +169,7 @@ fn who_joins_late_gets_the_newest_value_of_each_topic() {
 /// is answered for `plant/**`, in order.
 fn retained() -> (Site, Vec<&'static str>) {
     let config = BusConfig::new().capacity(64 << 10).policy(Policy::Overwrite).timestamps(true);
-    let a = Site::with(config.retained(8, 8 << 10));
+    let a = Site::with(config.retained_topics(8).retained_bytes(8 << 10));
     let declare = |topic: &str| a.bus.publisher(topic).unwrap().retained().unwrap();
     let [boiler, pump, valve, lamp, _long] =
         ["boiler", "pump", "valve", "lamp", "long"].map(|name| declare(&format!("plant/{name}")));
@@ -237,7 +237,7 @@ fn programs_of_zenoh_get_the_values_of_retained_topics() {
 #[test]
 fn programs_of_zenoh_ask_for_history() {
     // This bus keeps no values.
-    let a = Site::with(BusConfig::new().retained(0, 0));
+    let a = Site::with(BusConfig::new().retained_topics(0));
     for number in 0..5 {
         a.publish("plant/pump", format!("{number}"));
     }

@@ -158,9 +158,8 @@ pub const SETTINGS: [(&str, &str); 14] = [
     ("max_publishers", "--max-publishers"),
     ("max_subscribers", "--max-subscribers"),
     ("max_arrivals", "--max-arrivals"),
-    // One setting, of which errors name the part that is wrong.
-    ("retained", "--retained-topics"),
-    ("retained", "--retained-bytes"),
+    ("retained_topics", "--retained-topics"),
+    ("retained_bytes", "--retained-bytes"),
     ("policy", "--policy"),
     ("lock", "--lock"),
     ("notify", "--notify"),
@@ -172,26 +171,17 @@ pub const SETTINGS: [(&str, &str); 14] = [
 
 /// Replaces the name of a setting by the option.
 fn with_options(error: OpenError) -> OpenError {
-    // An option whose name ends as the value does sets this part of it, as in `512 topics`.
-    let option = |setting, value: &str| {
-        let mut known =
-            SETTINGS.iter().filter(|(name, _)| *name == setting).map(|(_, option)| option);
-        let first = known.clone().next();
-        let unit = value.rsplit(' ').next().unwrap_or_default();
-        known.find(|option| option.ends_with(unit)).or(first).map_or(setting, |option| *option)
+    let option = |setting| {
+        let known = SETTINGS.iter().find(|(name, _)| *name == setting);
+        known.map_or(setting, |(_, option)| *option)
     };
     match error {
         OpenError::InvalidSetting(invalid) => OpenError::InvalidSetting(InvalidSetting {
-            setting: option(invalid.setting, &invalid.value),
+            setting: option(invalid.setting),
             ..invalid
         }),
         OpenError::SettingMismatch { path, setting, found, wanted } => {
-            let parts = found.split(", ").zip(wanted.split(", "));
-            let differing = parts.clone().find(|(found, wanted)| found != wanted);
-            let (found, wanted) = differing.unwrap_or((&found, &wanted));
-            let (setting, found, wanted) =
-                (option(setting, found), found.to_owned(), wanted.to_owned());
-            OpenError::SettingMismatch { path, setting, found, wanted }
+            OpenError::SettingMismatch { path, setting: option(setting), found, wanted }
         }
         other => other,
     }
@@ -302,15 +292,15 @@ mod tests {
             (
                 said(OpenError::SettingMismatch {
                     path: path(),
-                    setting: "retained",
-                    found: "512 topics, 4096 bytes".to_owned(),
-                    wanted: "512 topics, 8192 bytes".to_owned(),
+                    setting: "retained_bytes",
+                    found: "4096 bytes".to_owned(),
+                    wanted: "8192 bytes".to_owned(),
                 }),
                 "has --retained-bytes 4096 bytes, but 8192 bytes is required",
             ),
             (
                 said(OpenError::InvalidSetting(InvalidSetting {
-                    setting: "retained",
+                    setting: "retained_topics",
                     value: "5000 topics".to_owned(),
                     rule: "at most 4096 topics, or 0".to_owned(),
                 })),

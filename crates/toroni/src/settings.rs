@@ -235,7 +235,7 @@ impl Settings {
         }
         if self.retained_topics > MOST_RETAINED_TOPICS {
             let rule = format!("at most {MOST_RETAINED_TOPICS} topics, or 0");
-            return invalid("retained", format!("{} topics", self.retained_topics), rule);
+            return invalid("retained_topics", format!("{} topics", self.retained_topics), rule);
         }
         if self.retained_topics > 0
             && (!self.retained_bytes.is_multiple_of(SMALLEST_RETAINED_BYTES)
@@ -243,7 +243,7 @@ impl Settings {
                     .contains(&self.retained_bytes))
         {
             return invalid(
-                "retained",
+                "retained_bytes",
                 format!("{} bytes", self.retained_bytes),
                 format!(
                     "a multiple of {} KiB, at most {} GiB",

@@ -28,7 +28,8 @@ impl Values for Toroni {
     }
 
     fn host(directory: &RunDirectory, kept: &Kept) -> Result<Bus, Failure> {
-        let config = config(directory).retained(kept.topics.into(), area_bytes(kept));
+        let config =
+            config(directory).retained_topics(kept.topics.into()).retained_bytes(area_bytes(kept));
         config.create(BUS).map_err(Failure::of("create the bus"))
     }
 

@@ -105,7 +105,7 @@ class TooManyArrivals(Error):
 
 
 class NoValues(Error):
-    """The bus keeps no values of retained topics: create it with retained=(topics, bytes)."""
+    """The bus keeps no values of retained topics: create it with retained_topics."""
 
 
 class TooManyRetained(Error):

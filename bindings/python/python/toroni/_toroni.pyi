@@ -56,7 +56,8 @@ class _Settings(TypedDict, total=False):
     max_publishers: int | None
     max_subscribers: int | None
     max_arrivals: int | None
-    retained: tuple[int, int] | None
+    retained_topics: int | None
+    retained_bytes: int | None
     policy: Policy | _PolicyWord | None
     lock: Literal["lease", "robust"] | None
     notify: str | None

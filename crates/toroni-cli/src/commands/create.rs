@@ -2,7 +2,7 @@
 
 use crate::settings::{parse_lock, parse_notify, parse_policy};
 use clap::Args;
-use toroni::{BusConfig, LockKind, NotifyKind, OpenError, Policy, RetainedStats};
+use toroni::{BusConfig, LockKind, NotifyKind, OpenError, Policy};
 use toroni_shell::failure::Failure;
 use toroni_shell::human::{self, parse_bytes, parse_mode};
 use toroni_shell::location::BusLocation;
@@ -72,9 +72,6 @@ pub(crate) struct Create {
     json: bool,
 }
 
-/// Topics and bytes, if one of the two is given. The library sets both at once.
-const RETAINED: (u32, u64) = (512, 448 << 10);
-
 /// Creates the bus. With `--if-absent`, succeeds if it exists with the given settings.
 pub(crate) fn run(location: &BusLocation, arguments: Create) -> Result<(), Failure> {
     let config = location.config().persistent(!arguments.temporary);
@@ -83,6 +80,8 @@ pub(crate) fn run(location: &BusLocation, arguments: Create) -> Result<(), Failu
     let config = set(config, arguments.max_subscribers, BusConfig::max_subscribers);
     let config = set(config, arguments.max_publishers, BusConfig::max_publishers);
     let config = set(config, arguments.max_arrivals, BusConfig::max_arrivals);
+    let config = set(config, arguments.retained_topics, BusConfig::retained_topics);
+    let config = set(config, arguments.retained_bytes, BusConfig::retained_bytes);
     let config = set(config, arguments.policy, BusConfig::policy);
     let config = set(config, arguments.lock, BusConfig::lock);
     let config = set(config, arguments.notify, BusConfig::notify);
@@ -90,19 +89,9 @@ pub(crate) fn run(location: &BusLocation, arguments: Create) -> Result<(), Failu
     let config = set(config, arguments.readers, BusConfig::readers_group);
     let config = set(config, arguments.mode, BusConfig::mode);
     let config = set(config, arguments.huge_pages.then_some(true), BusConfig::huge_pages);
-    let (retained_topics, retained_bytes) = (arguments.retained_topics, arguments.retained_bytes);
-    let with_retained = |others: (u32, u64)| match (retained_topics, retained_bytes) {
-        (None, None) => config.clone(),
-        (topics, bytes) => {
-            config.clone().retained(topics.unwrap_or(others.0), bytes.unwrap_or(others.1))
-        }
-    };
-    let (bus, is_new) = match with_retained(RETAINED).create(&arguments.name) {
+    let (bus, is_new) = match config.create(&arguments.name) {
         Err(OpenError::AlreadyExists { .. }) if arguments.if_absent => {
-            let existing = config.open_existing(&arguments.name)?.stats()?.retained;
-            let RetainedStats { max_topics, bytes, .. } = existing;
-            let config = with_retained((max_topics, bytes)).require_given();
-            (config.open_existing(&arguments.name)?, false)
+            (config.require_given().open_existing(&arguments.name)?, false)
         }
         answer => (answer?, true),
     };

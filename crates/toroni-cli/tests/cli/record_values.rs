@@ -142,7 +142,7 @@ fn check_other_readers(file: &Path) {
 fn a_bus_without_values_is_recorded_and_played_as_before() {
     let (buses, files) = (Buses::new(), Directory::new());
     let (file, plain) = (files.path().join("a.mcap"), files.path().join("b.mcap"));
-    let config = BusConfig::new().directory(buses.path()).persistent(true).retained(0, 0);
+    let config = BusConfig::new().directory(buses.path()).persistent(true).retained_topics(0);
     let without = config.create("without").unwrap();
     recorded(&buses, &plain, &["-b", "without"], || {
         without.publisher("a").unwrap().publish("x").unwrap();
@@ -224,7 +224,7 @@ fn a_part_by_size_has_messages_besides_its_values() {
     let (buses, files) = (Buses::new(), Directory::new());
     let file = files.path().join("a.mcap");
     let config = BusConfig::new().directory(buses.path()).persistent(true);
-    let bus = config.retained(64, 16 << 20).create("default").unwrap();
+    let bus = config.retained_topics(64).retained_bytes(16 << 20).create("default").unwrap();
     // Together they are longer than a part.
     for number in 0..12 {
         retained(&bus, &format!("value/{number}")).publish(vec![b'v'; 200_000]).unwrap();
@@ -295,7 +295,7 @@ fn a_value_for_which_there_was_no_room_is_recorded_as_a_loss() {
     let (buses, files) = (Buses::new(), Directory::new());
     let file = files.path().join("a.mcap");
     let config = BusConfig::new().directory(buses.path()).persistent(true).capacity(64 << 10);
-    let bus = config.retained(8, 4096).create("default").unwrap();
+    let bus = config.retained_topics(8).retained_bytes(4096).create("default").unwrap();
     drop(retained(&bus, "a"));
     let plain = bus.publisher("a").unwrap();
     plain.publish([7; 3000]).unwrap();

@@ -30,7 +30,11 @@ impl Pair {
         let config = BusConfig::new().directory(buses.path()).policy(Policy::Overwrite);
         let config = config.capacity(64 << 10);
         let from = config.clone().open("from").unwrap();
-        let to = config.retained(retained, u64::from(retained) * 4096).open("to").unwrap();
+        let to = config
+            .retained_topics(retained)
+            .retained_bytes(u64::from(retained) * 4096)
+            .open("to")
+            .unwrap();
         let receiver = start(&buses, &file(&buses, "to", receive));
         let sender = start(&buses, &file(&buses, "from", send));
         receiver.wait_for_error(begins);

@@ -158,7 +158,8 @@ impl State {
             // One more for the end.
             .max_publishers(u32::from(WRITERS + 1 + INLETS + 1))
             .max_arrivals(MOST_STREAMS.into())
-            .retained(MOST_VALUES, VALUE_BYTES)
+            .retained_topics(MOST_VALUES)
+            .retained_bytes(VALUE_BYTES)
             .max_subscribers(u32::from(READERS) + 1)
             .lock(if setup.robust { LockKind::Robust } else { LockKind::Lease })
             .notify(if setup.sockets { NotifyKind::Datagram } else { NotifyKind::Futex })

@@ -68,7 +68,8 @@ enum Setting {
     MaxPublishers,
     MaxSubscribers,
     MaxArrivals,
-    Retained,
+    RetainedTopics,
+    RetainedBytes,
     Policy,
     Lock,
     Notify,
@@ -120,12 +121,19 @@ impl BusConfig {
     }
 
     /// Sets for how many topics the bus keeps the newest message ([`Publisher::retained`](crate::Publisher::retained)), at most
-    /// 4,096, and how many bytes those take together: a multiple of 4096, at most 4 GiB. Default: 512 topics and 448 KiB. One
-    /// message takes a quarter of these bytes at most, and each topic has room for two of its longest. 0 topics turn it off.
+    /// 4,096. Default: 512. With 0, the bus keeps no values.
     #[must_use]
-    pub fn retained(mut self, topics: u32, bytes: u64) -> Self {
-        (self.settings.retained_topics, self.settings.retained_bytes) = (topics, bytes);
-        self.give(Setting::Retained)
+    pub fn retained_topics(mut self, topics: u32) -> Self {
+        self.settings.retained_topics = topics;
+        self.give(Setting::RetainedTopics)
+    }
+
+    /// Sets how many bytes there are for the newest messages of retained topics: a multiple of 4096, at most 4 GiB. Default: 448 KiB.
+    /// One message takes a quarter of them at most, and each topic has room for two of its longest.
+    #[must_use]
+    pub fn retained_bytes(mut self, bytes: u64) -> Self {
+        self.settings.retained_bytes = bytes;
+        self.give(Setting::RetainedBytes)
     }
 
     /// Sets how many participants may publish at the same time, from 1 to 1024. Default: 128. An opened
@@ -408,10 +416,10 @@ impl Setting {
             Self::MaxPublishers => ("max_publishers", settings.max_publishers.to_string()),
             Self::MaxSubscribers => ("max_subscribers", settings.max_subscribers.to_string()),
             Self::MaxArrivals => ("max_arrivals", settings.max_arrivals.to_string()),
-            Self::Retained => (
-                "retained",
-                format!("{} topics, {} bytes", settings.retained_topics, settings.retained_bytes),
-            ),
+            Self::RetainedTopics => {
+                ("retained_topics", format!("{} topics", settings.retained_topics))
+            }
+            Self::RetainedBytes => ("retained_bytes", format!("{} bytes", settings.retained_bytes)),
             Self::Policy => ("policy", settings.policy.to_string()),
             Self::Lock => ("lock", settings.lock.to_string()),
             Self::Notify => ("notify", settings.notify.to_string()),

@@ -290,7 +290,12 @@ fn a_missing_value_ends_no_subscription() {
     let running = Running::new(ProviderType::Combined, WaitType::Native, ProcessorType::Shared);
     let directory = TempDir::new();
     let config = BusConfig::new().directory(directory.path()).capacity(64 << 10);
-    let bus = config.policy(Policy::Overwrite).retained(3, 4 << 10).create("b").unwrap();
+    let bus = config
+        .policy(Policy::Overwrite)
+        .retained_topics(3)
+        .retained_bytes(4 << 10)
+        .create("b")
+        .unwrap();
     let [state, missing] =
         ["a", "b"].map(|topic| bus.publisher(topic).unwrap().retained().unwrap());
     bus.publisher("b").unwrap().publish([7; 2_000]).unwrap();

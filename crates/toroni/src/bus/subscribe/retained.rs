@@ -612,7 +612,7 @@ mod tests {
     #[test]
     fn what_finds_no_room_is_refused_or_missing() {
         let root = TempDir::new();
-        let bus = config(&root).retained(3, 4 << 10).create("b").unwrap();
+        let bus = config(&root).retained_topics(3).retained_bytes(4 << 10).create("b").unwrap();
         let publisher = bus.publisher("a").unwrap().retained().unwrap();
         let plain = bus.publisher("a").unwrap();
         publisher.publish([1; 100]).unwrap();
@@ -717,7 +717,12 @@ mod tests {
     #[test]
     fn a_clear_that_found_no_room_has_no_bytes_of_others() {
         let root = TempDir::new();
-        let bus = config(&root).retained(3, 4 << 10).timestamps(true).create("b").unwrap();
+        let bus = config(&root)
+            .retained_topics(3)
+            .retained_bytes(4 << 10)
+            .timestamps(true)
+            .create("b")
+            .unwrap();
         let [one, two] = ["1", "2"].map(|topic| bus.publisher(topic).unwrap().retained().unwrap());
         for publisher in [&one, &two] {
             (1..1_000).for_each(|length| _ = publisher.publish(vec![7; length]));
@@ -791,7 +796,7 @@ mod tests {
     #[test]
     fn an_inlet_retains_a_topic_and_loses_nothing_for_want_of_room() {
         let root = TempDir::new();
-        let bus = config(&root).retained(1, 4 << 10).create("b").unwrap();
+        let bus = config(&root).retained_topics(1).retained_bytes(4 << 10).create("b").unwrap();
         let inlet = bus.inlet().unwrap();
         let [topic, other] = ["a", "b"].map(|topic| inlet.topic(topic).unwrap());
         inlet.retain(&topic).unwrap();
@@ -813,7 +818,12 @@ mod tests {
     #[test]
     fn the_figures_of_a_bus_say_what_it_keeps() {
         let root = TempDir::new();
-        let bus = config(&root).retained(3, 4 << 10).timestamps(true).create("b").unwrap();
+        let bus = config(&root)
+            .retained_topics(3)
+            .retained_bytes(4 << 10)
+            .timestamps(true)
+            .create("b")
+            .unwrap();
         let [kept, cleared] =
             ["kept", "cleared"].map(|topic| bus.publisher(topic).unwrap().retained().unwrap());
         let [missing, plain] = ["missing", "plain"].map(|topic| bus.publisher(topic).unwrap());
@@ -848,14 +858,14 @@ mod tests {
         let stats = bus.stats().unwrap().retained;
         assert_eq!((stats.topics, stats.max_topics, stats.missing), (3, 3, 1));
         assert!(stats.bytes == 4_096 && (128..4_096).contains(&stats.used_bytes), "{stats:?}");
-        let without = config(&root).retained(0, 0).create("c").unwrap();
+        let without = config(&root).retained_topics(0).create("c").unwrap();
         assert_eq!(without.stats().unwrap().retained, RetainedStats::default());
     }
 
     #[test]
     fn a_bus_without_values_says_so() {
         let root = TempDir::new();
-        let bus = config(&root).retained(0, 0).create("b").unwrap();
+        let bus = config(&root).retained_topics(0).create("b").unwrap();
         let publisher = bus.publisher("a").unwrap();
         assert!(matches!(publisher.clone().retained(), Err(RetainError::NoValues)));
         assert!(matches!(bus.retained("a"), Err(RetainedError::NoValues)));
@@ -1021,7 +1031,7 @@ mod tests {
     #[test]
     fn a_declaration_that_dies_halfway_leaves_its_entry_to_the_next() {
         let root = TempDir::new();
-        let config = config(&root).retained(1, 4 << 10);
+        let config = config(&root).retained_topics(1).retained_bytes(4 << 10);
         let bus = config.create("b").unwrap();
         let doomed = config.open("b").unwrap();
         let victim = doomed.publisher("a").unwrap();
