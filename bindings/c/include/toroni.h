@@ -511,7 +511,7 @@ typedef struct toroni_origin {
  * ended. */
 typedef struct toroni_inlet toroni_inlet;
 
-/* A topic of an inlet. Any number of threads may use it. */
+/* A topic of an inlet. Any number of threads may use it, except while toroni_inlet_retain changes it. */
 typedef struct toroni_inlet_topic toroni_inlet_topic;
 
 /* toroni_inlet_entry.flags. The first four have the values of the flags of toroni_message. */
@@ -607,10 +607,11 @@ int toroni_inlet_open_topic(const toroni_inlet *inlet, const char *topic, toroni
 void toroni_inlet_topic_close(toroni_inlet_topic *topic);
 
 /* Declares a topic of the inlet retained; see toroni_publisher_options.retained. What an inlet brings is published even if
- * it cannot be kept: its value is then missing (TORONI_VALUE_MISSING). Waits for other publishers.
+ * it cannot be kept: its value is then missing (TORONI_VALUE_MISSING). A topic that was made while another publisher was
+ * exclusive is entered in the topic table now. Waits for other publishers. No other thread may use the topic meanwhile.
  * Errors: TORONI_NO_VALUES, TORONI_TOO_MANY_RETAINED, TORONI_EXCLUSIVE, TORONI_FOREIGN_TOPIC if another inlet made the
  * topic, TORONI_REENTRANT, TORONI_LEASE_LOST, TORONI_FORKED, TORONI_CORRUPT. */
-int toroni_inlet_retain(const toroni_inlet *inlet, const toroni_inlet_topic *topic);
+int toroni_inlet_retain(const toroni_inlet *inlet, toroni_inlet_topic *topic);
 
 /* Claims a stream for this inlet, and reports how far it has arrived. toroni_inlet_publish does the same when it first
  * meets a stream. Call this to learn what need not be sent again. A stream of which nothing has arrived is claimed by

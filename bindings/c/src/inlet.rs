@@ -227,10 +227,14 @@ pub unsafe extern "C" fn toroni_inlet_topic_close(topic: *mut toroni_inlet_topic
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn toroni_inlet_retain(
     inlet: *const toroni_inlet,
-    topic: *const toroni_inlet_topic,
+    topic: *mut toroni_inlet_topic,
 ) -> c_int {
     // SAFETY: toroni.h requires it of callers.
-    catch_panics(|| Ok(unsafe { self::inlet(inlet)?.retain(self::topic(topic)?) }?))
+    catch_panics(|| unsafe {
+        let inlet = self::inlet(inlet)?;
+        let topic = topic.as_mut().ok_or_else(|| null("the topic"))?;
+        Ok(inlet.retain(&mut topic.0)?)
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -114,7 +114,7 @@ impl toroni_value {
             timestamp_ns: timestamp.map_or(0, nanoseconds),
             number: number.unwrap_or(0),
             origin: origin.map(toroni_origin::from).unwrap_or_default(),
-            flags: flag(message.is_to_descendants(), TO_DESCENDANTS)
+            flags: flag(message.to_descendants(), TO_DESCENDANTS)
                 | flag(timestamp.is_some(), HAS_TIMESTAMP)
                 | flag(origin.is_some(), HAS_ORIGIN)
                 | flag(number.is_some(), HAS_NUMBER),

@@ -91,7 +91,7 @@ void publish_all(const Publisher &publisher, const message_writer &writer, std::
 void bring(const toroni::bus &bus, const std::string &on, bool is_retained, const message_writer &writer,
            std::uint64_t wanted) {
     const toroni::inlet inlet(bus);
-    const toroni::inlet_topic topic = inlet.topic(on);
+    toroni::inlet_topic topic = inlet.topic(on);
     if (is_retained) inlet.retain(topic);
     std::cout << "ready" << std::endl;
     std::string line;

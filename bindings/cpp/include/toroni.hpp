@@ -1157,8 +1157,8 @@ public:
     }
 
     // Declares a topic retained; see toroni_inlet_retain.
-    void retain(const inlet_topic &topic) const { retain(topic, std::nothrow).value(); }
-    result<void> retain(const inlet_topic &topic, std::nothrow_t) const {
+    void retain(inlet_topic &topic) const { retain(topic, std::nothrow).value(); }
+    result<void> retain(inlet_topic &topic, std::nothrow_t) const {
         return detail::done(toroni_inlet_retain(get(), topic.get()));
     }
 

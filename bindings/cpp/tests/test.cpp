@@ -484,7 +484,7 @@ void values_are_read_without_a_subscriber() {
     toroni::publisher(bus, "a/1", retained).publish("first");
     toroni::publisher(bus, "b");
     const toroni::inlet inlet(bus), another(bus);
-    const auto topic = inlet.topic("a/3");
+    auto topic = inlet.topic("a/3");
     inlet.retain(topic);
     CHECK(another.retain(topic, std::nothrow).error().status == TORONI_FOREIGN_TOPIC);
     toroni::entry entry(topic, "1.5");

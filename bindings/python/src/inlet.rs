@@ -70,9 +70,9 @@ impl Inlet {
         let inlet = self.handle(py)?;
         let name = PyString::new(py, topic).unbind();
         let made = py.detach(|| inlet.topic(topic));
-        let topic = made.map_err(|error| errors::on_publisher(py, &error))?;
+        let mut topic = made.map_err(|error| errors::on_publisher(py, &error))?;
         if retained {
-            let answer = py.detach(|| inlet.retain(&topic));
+            let answer = py.detach(|| inlet.retain(&mut topic));
             answer.map_err(|error| errors::on_retain(py, &error))?;
         }
         Ok(InletTopic { name, topic })

@@ -129,7 +129,7 @@ pub(crate) fn of_retained_message<'py>(
         payload: PyBytes::new(py, message.payload()),
         position: message.position(),
         sequence: message.sequence(),
-        to_descendants: message.is_to_descendants(),
+        to_descendants: message.to_descendants(),
         timestamp_ns: message.timestamp().map(since_1970_ns),
         origin: message.origin().map(|origin| inlet::of_origin(py, origin)).transpose()?,
         number: message.number(),

@@ -241,7 +241,7 @@ impl<'a> From<&'a RetainedMessage> for Shown<'a> {
             origin: value.origin(),
             stamp,
             age: stamp.map(|stamp| age(stamp, now_ns())),
-            to_descendants: value.is_to_descendants(),
+            to_descendants: value.to_descendants(),
             is_retained: true,
             is_cleared: false,
         }

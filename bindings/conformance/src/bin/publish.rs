@@ -107,9 +107,9 @@ fn bring(
     wanted: u64,
 ) -> Result<(), Box<dyn Error>> {
     let inlet = bus.inlet()?;
-    let topic = inlet.topic(topic)?;
+    let mut topic = inlet.topic(topic)?;
     if is_retained {
-        inlet.retain(&topic)?;
+        inlet.retain(&mut topic)?;
     }
     let source = u32::try_from(messages.id)?;
     let lost = Lost {

@@ -217,13 +217,13 @@ impl Importing {
         let inlet = if key.2 { &self.notes } else { &self.inlet };
         let plan = &self.plans[delivery.import];
         let local = plan.local(&delivery.topic);
-        let topic = match inlet.topic(&local) {
+        let mut topic = match inlet.topic(&local) {
             Ok(topic) => topic,
             Err(error @ PublisherError::Topic(_)) => return Ok(Some(Refusal::Topic(error))),
             Err(error) => return Err(Ended::Failed(error.to_string())),
         };
         if plan.retains {
-            match inlet.retain(&topic) {
+            match inlet.retain(&mut topic) {
                 Ok(()) => {}
                 // Not before the topic is retained, and then with a place in the table of topics.
                 Err(RetainError::Publish(error)) if error.is_temporary() => {

@@ -81,14 +81,6 @@ impl Inlet {
     ) -> Result<(), PublishError> {
         let name = self.known.get_mut(place.0).and_then(|known| known.names.get_mut(place.1));
         let Some(Name::Accepted(known) | Name::Above(known)) = name else { return Ok(()) };
-        // While a publisher is exclusive, a new topic gets no place in the table of topics.
-        match self.bus.topic(&topic) {
-            Ok(made) => *known = made,
-            Err(error) => {
-                self.failed = Some(error.into());
-                return Ok(());
-            }
-        }
         match self.bus.retain(known) {
             Ok(()) => {}
             Err(RetainError::Publish(error)) if error.is_temporary() => {

@@ -28,8 +28,8 @@ pub(super) enum Kept {
 #[derive(Clone, Copy)]
 enum MayBeFull {
     No,
+    /// Retaining the topic tries to enter it once more.
     Perhaps,
-    Yes,
 }
 
 impl State {
@@ -76,17 +76,20 @@ impl State {
             }
             return self.bury_writer(writer);
         };
-        // A publisher tries to enter its topic once more.
         let may_be_full = if is_inline { MayBeFull::Perhaps } else { MayBeFull::No };
         self.settle_retain(number, may_be_full, is_kept_out, outcome);
     }
 
     fn retain_of_inlet(&mut self, inlet: usize, number: usize) {
-        let Some(bridge) = &self.bridges[inlet] else { return };
-        let Some(topic) = bridge.topics.get(&number) else { return };
-        let outcome = bridge.inlet.retain(&topic.topic);
+        let Some(bridge) = &mut self.bridges[inlet] else { return };
+        let Some(topic) = bridge.topics.get_mut(&number) else { return };
+        let outcome = bridge.inlet.retain(&mut topic.topic);
         let is_inline = topic.is_inline.expect("an operation has made it");
-        let may_be_full = if is_inline { MayBeFull::Yes } else { MayBeFull::No };
+        let may_be_full = if is_inline { MayBeFull::Perhaps } else { MayBeFull::No };
+        self.learn_topic(number);
+        let is_inline = is_inline && !self.interned.contains(&number);
+        let bridge = self.bridges[inlet].as_mut().expect("it is above");
+        bridge.topics.get_mut(&number).expect("it is above").is_inline = Some(is_inline);
         self.settle_retain(number, may_be_full, self.exclusive.is_some(), outcome);
     }
 
@@ -99,7 +102,6 @@ impl State {
     ) {
         match (may_be_full, matches!(outcome, Err(RetainError::TopicTableFull))) {
             (MayBeFull::No, is_refused) => assert!(!is_refused, "it has a number"),
-            (MayBeFull::Yes, is_refused) => assert!(is_refused || is_kept_out, "it has none"),
             (MayBeFull::Perhaps, _) => {}
         }
         let refused = match outcome {

@@ -435,7 +435,7 @@ impl Intake {
                 }
                 Err(_) => continue,
             };
-            let to_descendants = value.is_to_descendants();
+            let to_descendants = value.to_descendants();
             let Some(topic) = self.topic(value.topic(), to_descendants) else { continue };
             self.mark_retained(topic);
             let payload = value.payload();

@@ -103,7 +103,7 @@ impl Player<'_> {
         if let Some(is_retained) = topic.is_retained {
             return Ok(is_retained);
         }
-        let failed = match self.inlet.retain(&topic.inlet) {
+        let failed = match self.inlet.retain(&mut topic.inlet) {
             Ok(()) => None,
             Err(RetainError::Publish(error)) => return Err(error.into()),
             Err(error) => Some(error),

@@ -278,15 +278,17 @@ impl Inlet {
 
     /// Retains a topic: from now on the bus keeps its newest message; see [`Publisher::retained`](crate::Publisher::retained).
     /// What an inlet brings must not be lost because its value finds no room, so its messages are published as those of a
-    /// publisher that has not declared the topic: such a value is missing, and readers learn that.
+    /// publisher that has not declared the topic: such a value is missing, and readers learn that. A topic that was made while
+    /// another publisher was exclusive is entered in the table of topics now.
     ///
     /// # Errors
     /// See [`RetainError`].
-    pub fn retain(&self, topic: &InletTopic) -> Result<(), RetainError> {
+    pub fn retain(&self, topic: &mut InletTopic) -> Result<(), RetainError> {
         if !topic.is_of(&self.publishing) {
             return Err(PublishError::ForeignTopic.into());
         }
-        self.publishing.declare(topic.id, &self.terms(Limit::Policy))
+        let InletTopic { topic, id, .. } = topic;
+        self.publishing.declare(topic, id, TableShare::Half, &self.terms(Limit::Policy))
     }
 
     /// Claims a stream for this inlet, and returns how far it has arrived. Publishing does the same when it first meets

@@ -8,7 +8,7 @@ use super::terms::{Limit, Terms, at_most};
 use super::topics::TableShare;
 use crate::bus::Bus;
 use crate::bus::clock;
-use crate::error::{BurstError, PublishError, PublisherError};
+use crate::error::{BurstError, PublishError, PublisherError, RetainError};
 use crate::ring::layout::ALIGNMENT;
 use crate::ring::position::record_bytes;
 use crate::ring::racy::RacyBytesMut;
@@ -418,8 +418,11 @@ impl Publisher {
     }
 
     /// Makes it a publisher that has declared its topic.
-    pub(super) fn declared(self) -> Self {
-        Self { is_declared: true, plain: None, ..self }
+    pub(super) fn declare(&mut self, terms: &Terms) -> Result<(), RetainError> {
+        let Self { publishing, topic, id, .. } = self;
+        publishing.declare(topic, id, TableShare::All, terms)?;
+        (self.is_declared, self.plain) = (true, None);
+        Ok(())
     }
 
     pub(super) fn is_declared(&self) -> bool {
@@ -428,15 +431,6 @@ impl Publisher {
 
     pub(super) fn publishing(&self) -> &Publishing {
         &self.publishing
-    }
-
-    /// Returns the number of the topic. If it has none, because the bus was exclusive or its table full when this was made, it
-    /// is entered now, if that is possible.
-    pub(super) fn entered(&mut self, terms: &Terms) -> Result<Option<TopicId>, PublishError> {
-        if self.id.is_none() {
-            self.id = self.publishing.intern(&self.topic, TableShare::All, terms)?;
-        }
-        Ok(self.id)
     }
 
     /// Returns tag and extensions of a message that is published now. `buffer` is filled only if there are

@@ -277,6 +277,16 @@ impl Publishing {
         self.participant.give_up_lock();
     }
 
+    /// Returns the id of a topic; see [`Topics::enter`].
+    pub(super) fn enter(
+        &self,
+        topic: &Topic,
+        share: TableShare,
+        terms: &Terms,
+    ) -> Result<Option<TopicId>, PublishError> {
+        self.topics.enter(&self.participant, topic, share, terms)
+    }
+
     /// Returns the id of a topic; see [`Topics::intern`].
     pub(super) fn intern(
         &self,

@@ -7,12 +7,14 @@ use super::participant::CallEnd;
 use super::publisher::Publisher;
 use super::publishing::Publishing;
 use super::terms::{Limit, Terms};
+use super::topics::TableShare;
 use crate::bus::views::{number_of, values_of};
 use crate::error::{PublishError, RetainError};
 use crate::ring::bounds;
 use crate::ring::values::{NoRoom, NotDeclared, Values};
 use crate::ring::writer::{Appender, Record};
-use crate::topic::frame::TopicId;
+use crate::topic::Topic;
+use crate::topic::frame::{Tag, TopicId};
 
 impl Publishing {
     /// Publishes what one commit makes visible, of a topic that may be retained. The caller has the lock.
@@ -33,14 +35,23 @@ impl Publishing {
         self.write_and_wake(appender.with_values(values), end, commit)
     }
 
-    /// Retains a topic. It has no id if the table is full, or belonged to an exclusive publisher.
-    pub(super) fn declare(&self, topic: Option<TopicId>, terms: &Terms) -> Result<(), RetainError> {
+    /// Retains a topic. If it has no id yet, because the table was full or belonged to an exclusive publisher, the topic is
+    /// entered now.
+    pub(super) fn declare(
+        &self,
+        topic: &Topic,
+        id: &mut Option<TopicId>,
+        share: TableShare,
+        terms: &Terms,
+    ) -> Result<(), RetainError> {
         let participant = &self.participant;
         participant.check_fork()?;
         let Some(values) = values_of(&participant.ring) else { return Err(RetainError::NoValues) };
+        if id.is_none() {
+            *id = self.enter(topic, share, terms)?;
+        }
+        let number = number_of(id.ok_or(RetainError::TopicTableFull)?);
         let held = participant.hold(terms)?;
-        let topic = topic.ok_or(RetainError::TopicTableFull)?;
-        let number = number_of(topic);
         let declared = values.declare(participant.ring.control(), number);
         drop(held);
         declared.map_err(|error| match error {
@@ -90,9 +101,8 @@ impl Publisher {
     }
 
     pub(super) fn retained_on(mut self, terms: &Terms) -> Result<Self, RetainError> {
-        let topic = self.entered(terms)?;
-        self.publishing().declare(topic, terms)?;
-        Ok(self.declared())
+        self.declare(terms)?;
+        Ok(self)
     }
 
     /// Ends the value of the topic, at its place in the order, and returns the sequence of that. Afterwards there is none until
@@ -112,7 +122,7 @@ impl Publisher {
         }
         let mut buffer = None;
         let (tag, extensions) = self.frame(&mut buffer);
-        let tag = crate::topic::frame::Tag::from_raw(tag).cleared().raw();
+        let tag = Tag::from_raw(tag).cleared().raw();
         // Readers need none of its bytes, so it needs no room.
         self.publishing().publish(Record { tag, extensions, payload: &[] }, terms)
     }

@@ -22,10 +22,24 @@ pub(super) enum TableShare {
 }
 
 impl Topics {
-    /// Returns the id of a topic, and appends the topic to the table if it is new. Returns `None` if the
-    /// share of the table is full, or the table belongs to an exclusive publisher: then the name has to travel with
-    /// each message.
+    /// Returns the id of a topic, as [`Self::enter`] does. Returns `None`, too, if the table belongs to an exclusive publisher:
+    /// then the name has to travel with each message.
     pub(super) fn intern(
+        &self,
+        participant: &Participant,
+        topic: &Topic,
+        share: TableShare,
+        terms: &Terms,
+    ) -> Result<Option<TopicId>, PublishError> {
+        match self.enter(participant, topic, share, terms) {
+            Err(PublishError::Exclusive { .. }) => Ok(None),
+            entered => entered,
+        }
+    }
+
+    /// Returns the id of a topic, and appends the topic to the table if it is new. Returns `None` if the
+    /// share of the table is full.
+    pub(super) fn enter(
         &self,
         participant: &Participant,
         topic: &Topic,
@@ -47,10 +61,7 @@ impl Topics {
         if share == TableShare::Half && topic_cache.is_half_full(table) {
             return Ok(None);
         }
-        let held = match participant.hold(terms) {
-            Err(PublishError::Exclusive { .. }) => return Ok(None),
-            held => held?,
-        };
+        let held = participant.hold(terms)?;
         let appended = topic_cache.append(table_of(&participant.ring), topic);
         drop(held);
         match appended.map_err(Corrupt::from)? {

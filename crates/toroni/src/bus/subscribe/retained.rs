@@ -208,7 +208,7 @@ impl RetainedMessage {
 
     /// Returns whether it was published to its topic and everything below it.
     #[must_use]
-    pub fn is_to_descendants(&self) -> bool {
+    pub fn to_descendants(&self) -> bool {
         self.to_descendants
     }
 
@@ -517,9 +517,9 @@ mod tests {
                 publisher.publish("8".repeat(2_000)).unwrap();
                 assert_eq!(value(&bus, "a").unwrap(), "8".repeat(2_000));
             }
-            assert!(!bus.retained("a").unwrap().unwrap().is_to_descendants());
+            assert!(!bus.retained("a").unwrap().unwrap().to_descendants());
             plain.clone().to_descendants(true).publish("below").unwrap();
-            assert!(bus.retained("a").unwrap().unwrap().is_to_descendants());
+            assert!(bus.retained("a").unwrap().unwrap().to_descendants());
             let inlet = bus.inlet().unwrap();
             let origin = Origin { source: 1, series: 2, stream: 3, number: 4 };
             let topic = inlet.topic("a").unwrap();
@@ -541,13 +541,14 @@ mod tests {
             assert_eq!(value(&bus, "x").as_deref(), Some("alone"));
             // Neither a topic that the bus knows, nor a new one.
             let (waiting, bringing) = (bus.publisher("z").unwrap(), bus.inlet().unwrap());
+            let mut brought = bringing.topic("made meanwhile").unwrap();
             for topic in ["a", "y"] {
                 let refused = bus.publisher(topic).unwrap().retained().unwrap_err();
                 let is_exclusive = |refused: &RetainError| {
                     matches!(refused, RetainError::Publish(PublishError::Exclusive { .. }))
                 };
                 assert!(is_exclusive(&refused), "{refused}");
-                let refused = bringing.retain(&bringing.topic(topic).unwrap()).unwrap_err();
+                let refused = bringing.retain(&mut bringing.topic(topic).unwrap()).unwrap_err();
                 assert!(is_exclusive(&refused), "{refused}");
             }
             exclusive.clear(&topic, Limit::Policy).unwrap();
@@ -573,6 +574,9 @@ mod tests {
             drop(exclusive);
             waiting.retained().unwrap().publish("at last").unwrap();
             assert_eq!(value(&bus, "z").as_deref(), Some("at last"));
+            bringing.retain(&mut brought).unwrap();
+            bringing.publish(&[Entry::new(&brought, &[b"too"])], Limit::Policy).unwrap();
+            assert_eq!(value(&bus, "made meanwhile").as_deref(), Some("too"));
         }
     }
 
@@ -798,11 +802,11 @@ mod tests {
         let root = TempDir::new();
         let bus = config(&root).retained_topics(1).retained_bytes(4 << 10).create("b").unwrap();
         let inlet = bus.inlet().unwrap();
-        let [topic, other] = ["a", "b"].map(|topic| inlet.topic(topic).unwrap());
-        inlet.retain(&topic).unwrap();
-        let refused = inlet.retain(&other).unwrap_err();
+        let [mut topic, mut other] = ["a", "b"].map(|topic| inlet.topic(topic).unwrap());
+        inlet.retain(&mut topic).unwrap();
+        let refused = inlet.retain(&mut other).unwrap_err();
         assert!(matches!(refused, RetainError::TooManyRetained { limit: 1 }), "{refused:?}");
-        let foreign = bus.inlet().unwrap().retain(&topic).unwrap_err();
+        let foreign = bus.inlet().unwrap().retain(&mut topic).unwrap_err();
         assert!(matches!(foreign, RetainError::Publish(PublishError::ForeignTopic)));
         let mut subscriber = bus.subscribe("a").unwrap();
         for length in [100, 2_000] {
