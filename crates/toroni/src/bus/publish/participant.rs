@@ -240,17 +240,12 @@ impl Participant {
         terms: &Terms,
     ) -> Result<Appender<'_>, Option<Acquired>> {
         let acquired = self.try_lock(terms);
-        if acquired == Some(Acquired { owner_died: false })
-            && let Some(appender) = Appender::resume(self.ring())
-            && !appender.may_retain(tag)
-            && appender.fits(bytes)
-        {
-            return Ok(appender);
-        }
-        Err(acquired)
+        let appender = self.resume(acquired, bytes);
+        appender.filter(|appender| !appender.may_retain(tag)).ok_or(acquired)
     }
 
     /// Returns the end of the stream, if the lock was taken, nothing has to be repaired, and `bytes` fit.
+    #[inline(always)]
     pub(super) fn resume(&self, acquired: Option<Acquired>, bytes: u64) -> Option<Appender<'_>> {
         let is_whole = acquired == Some(Acquired { owner_died: false });
         let appender = if is_whole { Appender::resume(self.ring()) } else { None };
