@@ -142,7 +142,7 @@ fn a_bus_without_room_for_a_value_has_the_messages_and_the_node_says_why_once() 
 fn a_bus_without_values_has_the_messages_and_the_node_says_so_when_it_starts() {
     let pair = Pair::new(0, "retain = true");
     pair.receiver.wait_for_error(
-        "cannot retain topics on bus to: the bus keeps no values: create it with `retained` topics; ",
+        "cannot retain topics on bus to: the bus keeps no values: create it with `retained_topics` above 0; ",
     );
     pair.publish("a", "1");
 }

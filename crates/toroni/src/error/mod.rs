@@ -16,6 +16,9 @@ pub use open::OpenError;
 pub use publish::{BurstError, ExclusiveError, PublishError, PublisherError, RetainError};
 pub use receive::{HoldError, ReceiveError, RetainedError, SubscriberError};
 
+/// Of a bus without values.
+const NO_VALUES: &str = "the bus keeps no values: create it with `retained_topics` above 0";
+
 /// A handle was used in the child of a `fork`. The handle belongs to the parent; the child has to open the
 /// bus again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -185,11 +185,12 @@ pub enum PublishError {
 #[non_exhaustive]
 pub enum RetainError {
     /// The bus was created without values.
-    #[error("the bus keeps no values: create it with `retained` topics")]
+    #[error("{}", super::NO_VALUES)]
     NoValues,
     /// The table of topics is full, so that the topic has no number.
     #[error(
-        "the table of topics is full: create the bus with a larger topic_table_bytes, or declare topics before the table fills"
+        "the table of topics is full, or half full for an inlet: create the bus with a larger topic_table_bytes, or declare \
+         topics before the table fills"
     )]
     TopicTableFull,
     /// The topic is none of the first ones of the bus.

@@ -20,7 +20,7 @@ pub enum SubscriberError {
         limit: u32,
     },
     /// Values were asked for, and the bus was created without.
-    #[error("the bus keeps no values: create it with `retained` topics")]
+    #[error("{}", super::NO_VALUES)]
     NoValues,
     /// A start position that no record starts at.
     #[error(
@@ -116,7 +116,7 @@ pub enum RetainedError {
     #[error(transparent)]
     Pattern(#[from] PatternError),
     /// The bus was created without values.
-    #[error("the bus keeps no values: create it with `retained` topics")]
+    #[error("{}", super::NO_VALUES)]
     NoValues,
     /// There is a value, which the bus had no room for.
     #[error(

@@ -119,7 +119,9 @@ impl Publisher {
         &self.bus
     }
 
-    /// Returns how many bytes the largest message has that this publisher can publish.
+    /// Returns how many bytes the largest message has that fits into the ring. What a publisher that has declared its topic
+    /// ([`Self::retained`]) publishes must also fit where the bus keeps values
+    /// ([`BusConfig::retained_bytes`](crate::BusConfig::retained_bytes)).
     #[must_use]
     pub fn largest_message(&self) -> u64 {
         let mut buffer = None;
