@@ -4,6 +4,7 @@
 
 use super::freshness::Freshness;
 use super::message::{Received, tag_locates_payload};
+use super::retained::DueValues;
 use crate::bus::views::{ring_of, table_of};
 use crate::error::Corrupt;
 use crate::hook::mutant;
@@ -29,8 +30,8 @@ pub(super) struct Reading {
     pub(super) margin: u64,
     /// Records of a kind of a later release that it passed over.
     pub(super) unknown: u64,
-    /// Whether it hands out that a value was cleared.
-    pub(super) tells_cleared: bool,
+    /// Before the stream.
+    pub(super) values: DueValues,
 }
 
 /// Why a subscriber receives no message at its place in the stream, although there is a record.
@@ -61,6 +62,7 @@ impl Reading {
         interest: Interest,
         freshness: Freshness,
         settings: &Settings,
+        values: DueValues,
     ) -> Self {
         // Without a margin, the reader would be lapped again at once: by a writer that never waits, and also by one
         // that has not yet seen that it has to wait for this reader again.
@@ -71,8 +73,7 @@ impl Reading {
         if freshness.takes_each_alone() {
             received.read_ahead.turn_off();
         }
-        let tells_cleared = false;
-        Self { cursor, interest, received, freshness, margin, unknown: 0, tells_cleared }
+        Self { cursor, interest, received, freshness, margin, unknown: 0, values }
     }
 
     /// Returns where the next message is that is handed out.
@@ -82,7 +83,8 @@ impl Reading {
 
     /// Returns whether there is nothing to receive.
     pub(super) fn is_drained(&self, segment: &RingSegment) -> bool {
-        self.received.read_ahead.is_empty()
+        self.values.is_empty()
+            && self.received.read_ahead.is_empty()
             && matches!(self.cursor.peek(ring_of(segment)), Ok(None))
     }
 
@@ -144,7 +146,7 @@ impl Reading {
     #[cold]
     fn passes_over_no_message(&mut self, tag: Tag) -> bool {
         if tag.is_cleared() {
-            return !self.tells_cleared;
+            return !self.values.are_wanted;
         }
         self.unknown = self.unknown.saturating_add(1);
         true

@@ -54,7 +54,7 @@ impl Subscriber {
     /// none yet.
     pub(in crate::bus) fn next(&mut self, body: Body) -> Result<bool, ReceiveError> {
         self.stamp.check()?;
-        if self.values.are_due() {
+        if !self.reading.values.is_empty() {
             return self.next_value_or(body);
         }
         let began = self.reading.cursor.position;
@@ -191,7 +191,7 @@ impl Subscriber {
 
     /// Returns whether there is nothing to receive.
     pub(in crate::bus) fn is_drained(&self) -> bool {
-        !self.values.are_due() && self.reading.is_drained(&self.claim.subscribing.ring)
+        self.reading.is_drained(&self.claim.subscribing.ring)
     }
 
     /// Publishes the position, once a block.
@@ -228,7 +228,7 @@ impl Subscriber {
             Err(corrupt) => corrupt.into(),
             Ok((lost_messages, lost_bytes)) => {
                 self.progress.lapsed(&self.claim, self.reading.cursor, lost_messages);
-                self.gather_values(Some(began));
+                self.reading.gather_values(&self.claim.subscribing.ring, Some(began));
                 ReceiveError::Lapped { lost_messages, lost_bytes }
             }
         })

@@ -12,7 +12,7 @@ use super::message::Message;
 use super::passing::Passing;
 use super::progress::{Progress, SubscriberStats};
 use super::reading::{Body, Reading};
-use super::retained::Values;
+use super::retained::DueValues;
 #[cfg(feature = "tokio")]
 use super::stream::Readiness;
 use super::waiting::Waiting;
@@ -62,7 +62,6 @@ pub struct Subscriber {
     pub(super) waiting: Waiting,
     pub(super) column: Column,
     pub(super) passing: Passing,
-    pub(super) values: Values,
 }
 
 impl Subscriber {
@@ -76,18 +75,17 @@ impl Subscriber {
     ) -> Result<Self, FileError> {
         let subscribing = claim.subscribing.clone();
         let settings = &subscribing.ring.header().settings;
+        let values = DueValues::new(wants_values);
         let mut subscriber = Self {
             stamp: ForkStamp::now(),
-            reading: Reading::new(cursor, interest, freshness, settings),
+            reading: Reading::new(cursor, interest, freshness, settings, values),
             progress: Progress::new(&claim, cursor),
             waiting: Waiting::new(strategy, settings.notify),
             column: Column::default(),
             passing: Passing::default(),
-            values: Values::new(wants_values),
             claim,
         };
-        subscriber.reading.tells_cleared = wants_values;
-        subscriber.gather_values(None);
+        subscriber.reading.gather_values(&subscribing.ring, None);
         if settings.notify != NotifyKind::Futex {
             subscriber.enable_fd()?;
         }
@@ -370,7 +368,9 @@ impl Subscriber {
         }
     }
 
-    /// Adds a pattern. A message that matches several patterns is received once.
+    /// Adds a pattern. A message that matches several patterns is received once. The topics of this pattern begin with the
+    /// stream, also if the subscriber asked for values
+    /// ([`SubscriberBuilder::retained`](crate::SubscriberBuilder::retained)).
     ///
     /// # Errors
     /// Returns [`SubscriberError::Pattern`] if the pattern is malformed, and [`FileError::Forked`] in the
@@ -380,8 +380,8 @@ impl Subscriber {
         self.reading.interest.add(Pattern::new(pattern)?);
         self.column.look_again(&self.claim, &mut self.reading);
         // A message on a topic that it has just begun to want may be there, and has woken nothing.
-        let Self { claim, reading, values, waiting, .. } = self;
-        waiting.rearm(claim, || !values.are_due() && reading.is_drained(&claim.subscribing.ring));
+        let Self { claim, reading, waiting, .. } = self;
+        waiting.rearm(claim, || reading.is_drained(&claim.subscribing.ring));
         self.claim.show_patterns(self.reading.interest.patterns());
         Ok(())
     }
@@ -426,10 +426,8 @@ impl Subscriber {
     /// See [`Self::fd`].
     pub fn enable_fd(&mut self) -> Result<(), FileError> {
         self.stamp.check()?;
-        let Self { claim, reading, values, waiting, .. } = self;
-        waiting.enable_descriptor(claim, || {
-            !values.are_due() && reading.is_drained(&claim.subscribing.ring)
-        })
+        let Self { claim, reading, waiting, .. } = self;
+        waiting.enable_descriptor(claim, || reading.is_drained(&claim.subscribing.ring))
     }
 
     /// Makes a handle that ends blocking calls of this subscriber, such as [`Self::receive`], from another
