@@ -186,7 +186,7 @@ fn header_text(stats: &BusStats, output: &mut Output) -> Result<(), Failure> {
 
 fn retained(stats: &RetainedStats) -> String {
     if stats.max_topics == 0 {
-        return "no topics, because the bus was created for none".to_owned();
+        return "the bus was created to retain no topics".to_owned();
     }
     let missing = match stats.missing {
         0 => String::new(),

@@ -316,7 +316,7 @@ fn the_doctor_says_what_has_no_room() {
     buses.succeed(&["pub", "--retain", "c", "x"]);
     let of_topics = [
         "warn",
-        "default: 3 of 3 topics that can be retained are",
+        "default: 3 topics are retained, of at most 3",
         "create the bus again with a larger --retained-topics",
     ];
     assert_eq!(findings(&buses), [of_topics]);

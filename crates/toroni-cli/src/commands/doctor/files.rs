@@ -294,8 +294,10 @@ pub(super) fn values(directory: &Path) -> Vec<Finding> {
             warn(format!("the room for values is nearly used up, {room}"), "--retained-bytes");
         }
         if is_nearly_full(topics.into(), max_topics.into()) {
+            let retained = human::counted(topics.into(), "topic");
+            let verb = if topics == 1 { "is" } else { "are" };
             warn(
-                format!("{topics} of {max_topics} topics that can be retained are"),
+                format!("{retained} {verb} retained, of at most {max_topics}"),
                 "--retained-topics",
             );
         }

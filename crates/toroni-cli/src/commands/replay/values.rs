@@ -145,7 +145,8 @@ impl Player<'_> {
             Err(_) if self.arguments.overwrite_newer => Verdict::Publish,
             Err(error) => {
                 return Err(Failure::Failed(format!(
-                    "cannot compare the value of {name} with that of the bus: {error} (--overwrite-newer does not need to)"
+                    "cannot compare the value of {name} with that of the bus: {error}. \
+                     With --overwrite-newer, it is published without a comparison"
                 )));
             }
         };
