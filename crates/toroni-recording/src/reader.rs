@@ -113,6 +113,14 @@ pub struct Item {
     payload: (usize, usize),
 }
 
+impl Item {
+    /// Returns its time of publication, if the message had a stamp: without one, both times are equal.
+    #[inline]
+    pub fn stamp(&self) -> Option<u64> {
+        (self.publish_time != self.log_time).then_some(self.publish_time)
+    }
+}
+
 /// A part of a file that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {

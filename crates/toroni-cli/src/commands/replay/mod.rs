@@ -10,7 +10,7 @@ mod steer;
 mod values;
 
 use crate::audience::{self, Wanted};
-use options::{OnLoss, Replay, Stamp};
+use options::{OnLoss, Replay};
 use pace::{Pace, TOGETHER};
 use source::{Selection, Source, Target};
 use std::collections::HashMap;
@@ -21,6 +21,7 @@ use steer::{Key, Keyboard, Line};
 use toroni::{Entry, Inlet, Origin, PublishError};
 use toroni_recording::format::{self, RecordedLoss, Retention};
 use toroni_recording::reader::{Item, ItemKind};
+use toroni_shell::exchange::now_ns;
 use toroni_shell::failure::Failure;
 use toroni_shell::location::BusLocation;
 use toroni_shell::stop::{GracePeriod, Stop};
@@ -444,7 +445,7 @@ impl Player<'_> {
             return Ok(());
         }
         let Self { sources, topics, batch, arguments, keyboard, line, pace, .. } = self;
-        let now = (arguments.stamp == Stamp::Now).then(toroni_shell::exchange::now_ns);
+        let now = now_ns();
         let payloads: Vec<[&[u8]; 1]> = batch
             .iter()
             .map(|(source, item, ..)| [sources[*source].reader.payload(item)])
@@ -454,21 +455,13 @@ impl Player<'_> {
             .zip(&payloads)
             .map(|((_, item, topic, to_descendants), payload)| Entry {
                 to_descendants: *to_descendants,
-                published_ns: match arguments.stamp {
-                    // Equal times: the message had no stamp.
-                    Stamp::Recorded => {
-                        (item.publish_time != item.log_time).then_some(item.publish_time)
-                    }
-                    Stamp::Now => now,
-                    Stamp::None => None,
-                },
+                published_ns: arguments.stamp.of(item.stamp(), now),
                 origin: item.origin.map(|(origin, _)| origin),
                 number: item.origin.and_then(|(_, number)| number),
                 ..Entry::new(&topics[*topic].inlet, payload)
             })
             .collect();
         let mut published = 0;
-        let stamps: Vec<_> = entries.iter().map(|entry| entry.published_ns).collect();
         while published < entries.len() && !self.stop.is_set() {
             match self.inlet.publish(&entries[published..], CHECK_EVERY) {
                 Ok(()) => published = entries.len(),
@@ -484,12 +477,11 @@ impl Player<'_> {
         }
         drop(entries);
         self.messages = self.messages.saturating_add(published as u64);
-        let played = payloads.iter().zip(stamps).zip(batch.iter());
-        for (([payload], stamp), (_, _, topic, _)) in played.take(published) {
+        for ([payload], (_, item, topic, _)) in payloads.iter().zip(batch.iter()).take(published) {
             self.bytes = self.bytes.saturating_add(payload.len() as u64);
             let topic = &mut topics[*topic];
             if topic.is_retained == Some(true) {
-                topic.last = Some(Played::new(payload, stamp));
+                topic.last = Some(Played::new(payload, arguments.stamp.of(item.stamp(), now)));
             }
         }
         drop(payloads);

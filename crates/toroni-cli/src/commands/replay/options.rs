@@ -129,6 +129,17 @@ pub(crate) enum Stamp {
     None,
 }
 
+impl Stamp {
+    /// Returns the stamp of a message that had this one in the recording, and is played now.
+    pub(super) fn of(self, recorded: Option<u64>, now: u64) -> Option<u64> {
+        match self {
+            Self::Recorded => recorded,
+            Self::Now => Some(now),
+            Self::None => None,
+        }
+    }
+}
+
 /// A point of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Point {

@@ -1,6 +1,5 @@
 //! The values of retained topics: published before the stream, and not over newer ones.
 
-use super::options::Stamp;
 use super::{CHECK_EVERY, Player, suspend};
 use std::cmp::Ordering;
 use std::hash::{DefaultHasher, Hasher};
@@ -8,7 +7,7 @@ use toroni::{
     Entry, InletTopic, Limit, Origin, PublishError, RetainError, RetainedError, RetainedMessage,
 };
 use toroni_recording::reader::{Item, ItemKind};
-use toroni_shell::exchange::nanoseconds;
+use toroni_shell::exchange::{nanoseconds, now_ns};
 use toroni_shell::failure::Failure;
 
 /// The newest message of a topic in a recording.
@@ -29,8 +28,7 @@ impl Value {
             log_time: item.log_time,
             is_cleared: item.kind == ItemKind::Cleared,
             to_descendants,
-            // Equal times: the message had no stamp.
-            published_ns: (item.publish_time != item.log_time).then_some(item.publish_time),
+            published_ns: item.stamp(),
             origin: item.origin,
         }
     }
@@ -166,11 +164,7 @@ impl Player<'_> {
         if value.is_cleared {
             return self.clear(index);
         }
-        let published_ns = match self.arguments.stamp {
-            Stamp::Recorded => value.published_ns,
-            Stamp::Now => Some(toroni_shell::exchange::now_ns()),
-            Stamp::None => None,
-        };
+        let published_ns = self.arguments.stamp.of(value.published_ns, now_ns());
         let (origin, number) = value.origin.unzip();
         let parts: &[&[u8]] = &[&value.payload];
         let entry = Entry {
@@ -198,7 +192,7 @@ impl Player<'_> {
     }
 
     /// Clears the value of a topic that is retained.
-    pub(super) fn clear(&mut self, index: usize) -> Result<(), Failure> {
+    fn clear(&mut self, index: usize) -> Result<(), Failure> {
         let name = self.selection.names[index].as_str();
         let publisher = self.inlet.bus().publisher(name)?;
         let publisher =

@@ -92,8 +92,7 @@ fn print_all(
                 sequence: item.sequence,
                 number: number.flatten(),
                 origin,
-                // Equal times: the message had no stamp.
-                stamp: (item.publish_time != item.log_time).then_some(item.publish_time),
+                stamp: item.stamp(),
                 age: None,
                 to_descendants: matches!(target, Target::Topic { to_descendants: true, .. }),
                 is_retained: item.kind == ItemKind::Value,
