@@ -386,7 +386,10 @@ impl From<&RecordedLoss> for exchange::Loss {
     fn from(loss: &RecordedLoss) -> Self {
         let Some((from, until)) = loss.numbers() else {
             let bytes = loss.bytes.unwrap_or(0);
-            return Self::Lapse(exchange::Lapse { messages: loss.messages, bytes });
+            return match loss.of_value() {
+                Some(topic) => Self::Value(exchange::MissingValue::new(topic, None, bytes)),
+                None => Self::Lapse(exchange::Lapse { messages: loss.messages, bytes }),
+            };
         };
         let scope = loss.scope.iter().filter_map(|scope| scope.parse().ok()).collect();
         Self::from(&loss.to_lost(from, until, scope))

@@ -4,12 +4,15 @@
 //! Numbers that may exceed 2^53 are strings of decimal digits: many readers of JSON, such as JavaScript's, store
 //! numbers as 64-bit floats and would round them.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
+
 use crate::human;
 use crate::output::write_json;
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::{Deserialize, Serialize, Serializer};
+use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
-use toroni::{Lost, LostBound, Message, Origin, RetainedMessage};
+use toroni::{Lost, LostBound, Message, Origin, ReceiveError, RetainedMessage};
 
 const BASE64: &str = "base64";
 
@@ -111,14 +114,22 @@ pub struct MissingValue {
     #[serde(serialize_with = "as_text")]
     bytes: u64,
     topic: String,
-    #[serde(serialize_with = "as_text")]
-    sequence: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence: Option<String>,
 }
 
 impl MissingValue {
-    /// Describes the newest message of a topic, which has this many bytes.
-    pub fn new(topic: &str, sequence: u64, bytes: u64) -> Self {
+    /// Describes the newest message of a topic, which has this many bytes. A recording does not have its sequence.
+    pub fn new(topic: &str, sequence: Option<u64>, bytes: u64) -> Self {
+        let sequence = sequence.map(|sequence| sequence.to_string());
         Self { messages: 1, bytes, topic: topic.to_owned(), sequence }
+    }
+}
+
+impl fmt::Display for MissingValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { topic, bytes, .. } = self;
+        write!(f, "the value of {topic} has {bytes} bytes, for which there was no room")
     }
 }
 
@@ -165,6 +176,14 @@ impl From<&Lost> for Loss {
             until: lost.until,
             scope: lost.scope.iter().map(|pattern| pattern.as_str().to_owned()).collect(),
         })
+    }
+}
+
+/// Describes a loss, with the option that changes what the text advises to change.
+pub fn loss_text(error: &ReceiveError) -> String {
+    match error {
+        ReceiveError::ValueMissing { .. } => format!("{error} (option --retained-bytes)"),
+        _ => error.to_string(),
     }
 }
 
@@ -476,7 +495,7 @@ mod tests {
     #[test]
     fn a_missing_value_is_read_as_one_message() {
         let mut line = Vec::new();
-        write_loss(&Loss::Value(MissingValue::new("a", 7, 5000)), &mut line);
+        write_loss(&Loss::Value(MissingValue::new("a", Some(7), 5000)), &mut line);
         assert_eq!(
             line,
             b"{\"lost\":{\"messages\":\"1\",\"bytes\":\"5000\",\"topic\":\"a\",\"sequence\":\"7\"}}\n"

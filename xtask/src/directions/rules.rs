@@ -269,7 +269,7 @@ pub(super) const TREES: &[Tree] = &[
     only_unsafe("bindings/c-net/src", &["lib.rs", "status.rs"]),
     Tree {
         checked: Checked {
-            files: &["age.rs", "complete.rs", "failure.rs"],
+            files: &["age.rs", "complete.rs", "exchange.rs", "failure.rs"],
             readers: READERS_OF_COUNTS,
             except: &[],
         },

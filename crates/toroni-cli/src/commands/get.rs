@@ -56,7 +56,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Get) -> Result<(), Failure
             Err(error) => match &error {
                 RetainedError::Missing { topic, sequence, length } => {
                     missing = missing.saturating_add(1);
-                    let loss = Loss::Value(MissingValue::new(topic, *sequence, *length));
+                    let loss = Loss::Value(MissingValue::new(topic, Some(*sequence), *length));
                     printer.loss(&loss, &format!("{error} (option --retained-bytes)"), false)?;
                 }
                 _ => failed = failed.or(Some(error)),

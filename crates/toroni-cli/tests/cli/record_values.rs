@@ -3,7 +3,7 @@
 use crate::record::{finish, listed, printed, python};
 use crate::support::{Buses, wait_until};
 use mcap::MessageStream;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use toroni::{Bus, BusConfig, Limit, Publisher};
@@ -311,8 +311,12 @@ fn a_value_for_which_there_was_no_room_is_recorded_as_a_loss() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("value of a has 3000 bytes"), "{said}");
     for number in [1, 2] {
-        let lines = printed(&buses, &part(&files, number));
-        assert_eq!(lines[0]["lost"]["messages"], "1", "part {number}: {lines:?}");
+        let file = part(&files, number);
+        let lost = json!({ "messages": "1", "bytes": "3000", "topic": "a" });
+        assert_eq!(printed(&buses, &file)[0], json!({ "lost": lost }), "part {number}");
+        let output = buses.run(&["sub", "--file", text(&file)]);
+        let said = "toroni: the value of a has 3000 bytes, for which there was no room\n";
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), said, "part {number}");
     }
 }
 

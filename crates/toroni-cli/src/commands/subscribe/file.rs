@@ -62,7 +62,6 @@ fn print_all(
             let text = match damage {
                 Some(damage) => damage.to_string(),
                 None if recorded.is_damage() => of_repair(&recorded),
-                None if let Some(topic) = recorded.of_value() => of_value(topic, &recorded),
                 None => text(&loss),
             };
             let is_lost = recorded.messages > 0;
@@ -123,19 +122,14 @@ fn of_repair(loss: &RecordedLoss) -> String {
     format!("{least}{messages} missing: the recording was damaged here, and repaired")
 }
 
-/// Describes the loss of the value of a topic.
-fn of_value(topic: &str, loss: &RecordedLoss) -> String {
-    let bytes = loss.bytes.unwrap_or(0);
-    format!("the value of {topic} has {bytes} bytes, for which there was no room")
-}
-
 fn text(loss: &Loss) -> String {
     match loss {
         Loss::Lapse(lapse) => {
             let (lost_messages, lost_bytes) = (lapse.messages, lapse.bytes);
             ReceiveError::Lapped { lost_messages, lost_bytes }.to_string()
         }
-        Loss::OnTheWay(_) | Loss::Value(_) => {
+        Loss::Value(value) => value.to_string(),
+        Loss::OnTheWay(_) => {
             format!(
                 "{} lost on their way to the bus",
                 toroni_shell::human::counted(loss.messages(), "message")

@@ -12,7 +12,7 @@ use history::{History, Kept};
 use options::Subscribe;
 use std::time::Instant;
 use toroni::{Continue, Message, ReceiveError, Start, Subscriber};
-use toroni_shell::exchange::{Lapse, Loss, MissingValue};
+use toroni_shell::exchange::{self, Lapse, Loss, MissingValue};
 use toroni_shell::failure::Failure;
 use toroni_shell::location::BusLocation;
 use toroni_shell::output::Output;
@@ -208,18 +208,17 @@ impl Run<'_> {
     }
 
     fn loss(&mut self, error: ReceiveError) -> Result<(), Failure> {
-        let (loss, text) = match &error {
+        let loss = match &error {
             ReceiveError::Lapped { lost_messages, lost_bytes } => {
-                let lapse = Lapse { messages: *lost_messages, bytes: *lost_bytes };
-                (Loss::Lapse(lapse), error.to_string())
+                Loss::Lapse(Lapse { messages: *lost_messages, bytes: *lost_bytes })
             }
-            ReceiveError::Lost(lost) => (Loss::from(&**lost), error.to_string()),
+            ReceiveError::Lost(lost) => Loss::from(&**lost),
             ReceiveError::ValueMissing { topic, sequence, length } => {
-                let value = MissingValue::new(topic, *sequence, *length);
-                (Loss::Value(value), format!("{error} (option --retained-bytes)"))
+                Loss::Value(MissingValue::new(topic, Some(*sequence), *length))
             }
             _ => return Err(error.into()),
         };
+        let text = exchange::loss_text(&error);
         self.lost = self.lost.saturating_add(loss.messages());
         match &mut self.history {
             Some(history) => history.loss(loss, text),
