@@ -310,6 +310,7 @@ fn a_value_for_which_there_was_no_room_is_recorded_as_a_loss() {
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("value of a has 3000 bytes"), "{said}");
+    assert!(said.contains("(option --retained-bytes)"), "{said}");
     for number in [1, 2] {
         let file = part(&files, number);
         let lost = json!({ "messages": "1", "bytes": "3000", "topic": "a" });
@@ -317,6 +318,55 @@ fn a_value_for_which_there_was_no_room_is_recorded_as_a_loss() {
         let output = buses.run(&["sub", "--file", text(&file)]);
         let said = "toroni: the value of a has 3000 bytes, for which there was no room\n";
         assert_eq!(String::from_utf8(output.stderr).unwrap(), said, "part {number}");
+    }
+}
+
+/// Creates a bus with little room, on which these topics are retained.
+fn small(buses: &Buses, topics: &[&str]) -> Bus {
+    let config = BusConfig::new().directory(buses.path()).persistent(true).capacity(64 << 10);
+    let config = config.policy(toroni::Policy::Overwrite);
+    let bus = config.retained(8, 4096).create("default").unwrap();
+    topics.iter().for_each(|topic| drop(retained(&bus, topic)));
+    bus
+}
+
+/// Publishes a value for which such a bus has no room, and 300 messages after it, so that it leaves the ring.
+fn publish_missing(bus: &Bus, topic: &str) {
+    bus.publisher(topic).unwrap().publish([7; 3000]).unwrap();
+    let noise = bus.publisher("noise").unwrap();
+    (0..300).for_each(|_| _ = noise.publish([7; 1000]).unwrap());
+}
+
+#[test]
+fn a_value_that_is_missing_where_a_pause_ends_is_a_loss() {
+    let (buses, files) = (Buses::new(), Directory::new());
+    let control = |file: &Path, command: &str| {
+        buses.succeed(&["record", "--control", text(file), command]);
+    };
+    let bus = small(&buses, &["a"]);
+    for (name, is_resumed) in [("resumed.mcap", true), ("ended.mcap", false)] {
+        let file = files.path().join(name);
+        bus.publisher("a").unwrap().publish("short").unwrap();
+        let recorder = buses.record(&file, &["--strict"]);
+        control(&file, "pause");
+        // The recorder is overtaken, so that it is the first to learn that the value is missing.
+        recorder.stop();
+        publish_missing(&bus, "a");
+        recorder.resume();
+        if is_resumed {
+            control(&file, "resume");
+        }
+        recorder.signal(rustix::process::Signal::INT);
+        let output = recorder.finish();
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        let missing = "toroni: the value of a has 3000 bytes, ";
+        assert_eq!(said.matches(missing).count(), 1, "{said}");
+        assert!(said.contains("1 message lost: the file says where"), "{said}");
+        let listed = listed(&buses, &file);
+        assert_eq!((&listed["losses"], &listed["lost_messages"]), (&1.into(), &1.into()));
+        // It is no message of the pause.
+        assert_eq!(listed["notes"][1]["messages"], 301, "{listed}");
     }
 }
 

@@ -163,6 +163,8 @@ pub(super) struct Intake {
     pub(super) messages: u64,
     pub(super) bytes: u64,
     pub(super) lost: u64,
+    /// Values that were missing where a pause has ended, and are not reported yet.
+    missing: Vec<ReceiveError>,
     quiet: bool,
 }
 
@@ -198,6 +200,7 @@ impl Intake {
             messages: 0,
             bytes: 0,
             lost: 0,
+            missing: Vec::new(),
             quiet,
         }
     }
@@ -282,6 +285,7 @@ impl Intake {
             self.buffer.losses.truncate(losses);
             self.next_sequence = before;
             self.pause = pause;
+            self.missing.clear();
             self.loss(error)?;
             // The place of what has taken effect is in the loss.
             (0..done).for_each(|index| self.take_effect(index));
@@ -313,15 +317,30 @@ impl Intake {
             self.next_sequence = self.next_sequence.wrapping_add(loss.messages);
         }
         if let Some(pause) = &mut self.pause {
-            pause.messages = pause.messages.saturating_add(loss.messages);
+            // Where the pause ends, the values are reported that are missing then. They are no messages of the pause.
+            if loss.of_value().is_none() {
+                pause.messages = pause.messages.saturating_add(loss.messages);
+            }
             return Ok(());
         }
-        if !self.quiet {
-            toroni_shell::note::loss(&error.to_string());
-        }
-        self.lost = self.lost.saturating_add(loss.messages);
+        self.report(&error, loss.messages);
         self.push_loss(loss);
         self.hand_on_if_due()
+    }
+
+    /// Counts a loss, and reports it on standard error.
+    fn report(&mut self, error: &ReceiveError, messages: u64) {
+        if !self.quiet {
+            toroni_shell::note::loss(&toroni_shell::exchange::loss_text(error));
+        }
+        self.lost = self.lost.saturating_add(messages);
+    }
+
+    /// Reports the values that were missing where a pause has ended.
+    fn report_missing(&mut self) {
+        for missing in std::mem::take(&mut self.missing) {
+            self.report(&missing, 1);
+        }
     }
 
     fn push_loss(&mut self, loss: RecordedLoss) {
@@ -427,9 +446,11 @@ impl Intake {
         for (sequence, value) in due {
             let value = match value {
                 Ok(value) => value,
-                Err(RetainedError::Missing { topic, length, .. }) => {
-                    if self.topic(&topic, false).is_some() {
+                Err(RetainedError::Missing { topic, sequence, length }) => {
+                    if let Some(number) = self.topic(&topic, false) {
+                        self.mark_retained(number);
                         self.push_loss(RecordedLoss::value(self.next_sequence, &topic, length));
+                        self.missing.push(ReceiveError::ValueMissing { topic, sequence, length });
                     }
                     continue;
                 }
@@ -556,6 +577,7 @@ impl Intake {
                 None => self.buffer.requests.push(due.request),
             }
         }
+        self.report_missing();
     }
 
     /// Does what is due while no messages come.
@@ -650,6 +672,7 @@ impl Intake {
         if let Some(note) = self.resume() {
             self.remark(&note);
         }
+        self.report_missing();
         self.buffer.ends_file = true;
         self.hand_on()
     }
