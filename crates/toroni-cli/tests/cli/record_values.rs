@@ -221,16 +221,32 @@ fn each_part_begins_with_the_values_at_its_place() {
 
 #[test]
 fn a_part_by_size_has_messages_besides_its_values() {
+    part_by_size(false);
+}
+
+#[test]
+fn a_missing_value_is_among_the_values_with_which_a_part_begins() {
+    part_by_size(true);
+}
+
+fn part_by_size(with_missing: bool) {
     let (buses, files) = (Buses::new(), Directory::new());
     let file = files.path().join("a.mcap");
-    let config = BusConfig::new().directory(buses.path()).persistent(true);
-    let bus = config.retained_topics(64).retained_bytes(16 << 20).create("default").unwrap();
+    let config = BusConfig::new().directory(buses.path()).persistent(true).capacity(16 << 20);
+    let bus = config.retained_topics(64).retained_bytes(8 << 20).create("default").unwrap();
+    if with_missing {
+        // It is the first one, and longer than a value may be. Its record leaves the ring.
+        drop(retained(&bus, "missing"));
+        bus.publisher("missing").unwrap().publish(vec![b'm'; 2_200_000]).unwrap();
+        let noise = bus.publisher("noise").unwrap();
+        (0..20).for_each(|_| _ = noise.publish(vec![b'n'; 1_000_000]).unwrap());
+    }
     // Together they are longer than a part.
     for number in 0..12 {
         retained(&bus, &format!("value/{number}")).publish(vec![b'v'; 200_000]).unwrap();
     }
     let plain = bus.publisher("plain").unwrap();
-    let arguments = ["--split", "1MiB", "--compress", "none", "--gate"];
+    let arguments = ["--split", "1MiB", "--compress", "none", "--gate", "--exclude", "noise"];
     recorded(&buses, &file, &arguments, || {
         (0..60).for_each(|_| _ = plain.publish([7; 50_000]).unwrap());
     });
@@ -245,6 +261,10 @@ fn a_part_by_size_has_messages_besides_its_values() {
         let (front, stream) = part.split_at(12);
         assert!(front.iter().all(|message| message.starts_with("value value/")), "{part:?}");
         assert!(!stream.is_empty() && stream.iter().all(|it| it == "- plain=50000 B"), "{part:?}");
+    }
+    for number in 1..=u32::try_from(parts.len()).unwrap() {
+        let losses = &listed(&buses, &part(&files, number))["losses"];
+        assert_eq!(*losses, i32::from(with_missing), "part {number}");
     }
 }
 
@@ -325,7 +345,7 @@ fn a_value_for_which_there_was_no_room_is_recorded_as_a_loss() {
 fn small(buses: &Buses, topics: &[&str]) -> Bus {
     let config = BusConfig::new().directory(buses.path()).persistent(true).capacity(64 << 10);
     let config = config.policy(toroni::Policy::Overwrite);
-    let bus = config.retained(8, 4096).create("default").unwrap();
+    let bus = config.retained_topics(8).retained_bytes(4096).create("default").unwrap();
     topics.iter().for_each(|topic| drop(retained(&bus, topic)));
     bus
 }

@@ -352,7 +352,12 @@ impl Series {
                 continue;
             }
             self.split_if_due(entry.log_time)?;
-            if !matches!(entry.what, What::Message { retention: Retention::Value, .. }) {
+            let is_of_front = match entry.what {
+                What::Message { retention, .. } => retention == Retention::Value,
+                What::Loss => losses.as_slice().first().is_some_and(|it| it.of_value().is_some()),
+                What::Request | What::Note(_) => false,
+            };
+            if !is_of_front {
                 self.end_front().map_err(|error| self.describe(&error))?;
             }
             self.sequence = self.sequence.max(entry.sequence);
