@@ -470,6 +470,28 @@ fn a_replay_that_starts_later_begins_with_the_values_of_that_place() {
 }
 
 #[test]
+fn a_replay_says_each_reason_once_why_values_are_left_out() {
+    let (buses, files) = (Buses::new(), Directory::new());
+    let file = files.path().join("a.mcap");
+    let bus = open(&buses, "default");
+    for number in 0..40 {
+        retained(&bus, &format!("{number:0200}")).publish("v").unwrap();
+    }
+    recorded(&buses, &file, &[], || {});
+    // There is room for one value, and for the names of some of the topics.
+    let small = BusConfig::new().directory(buses.path()).persistent(true).retained_topics(1);
+    let copy = small.retained_bytes(4096).topic_table_bytes(4096).create("copy").unwrap();
+    let said = replay(&buses, "copy", &[&file], &[]);
+    let left_out: Vec<&str> = said.lines().filter(|line| line.contains("left out")).collect();
+    let [of_number, of_table] = &left_out[..] else { panic!("{said}") };
+    assert!(of_number.contains("01 is not retained, and its value is left out: "), "{said}");
+    assert!(of_number.ends_with("(option --retained-topics)"), "{said}");
+    assert!(of_table.contains(" is not retained, and its value is left out: "), "{said}");
+    assert!(of_table.contains("--topic-table"), "{said}");
+    assert_eq!(values(&copy), [format!("{:0200}=v", 0)]);
+}
+
+#[test]
 fn a_trigger_records_the_values_of_its_place() {
     let (buses, files) = (Buses::new(), Directory::new());
     let file = files.path().join("a.mcap");

@@ -16,9 +16,10 @@ use source::{Selection, Source, Target};
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::mem::Discriminant;
 use std::time::{Duration, Instant};
 use steer::{Key, Keyboard, Line};
-use toroni::{Entry, Inlet, Origin, PublishError};
+use toroni::{Entry, Inlet, Origin, PublishError, RetainError};
 use toroni_recording::format::{self, RecordedLoss, Retention};
 use toroni_recording::reader::{Item, ItemKind};
 use toroni_shell::exchange::now_ns;
@@ -84,7 +85,7 @@ pub(crate) fn run(location: &BusLocation, arguments: &Replay) -> Result<(), Fail
         topics: Vec::new(),
         values_due: Vec::new(),
         values: 0,
-        is_left_out_said: false,
+        left_out: Vec::new(),
         pace: Pace::new(arguments.speed, arguments.rate, arguments.gap_limit),
         batch: Vec::with_capacity(BATCH_MESSAGES),
         batch_bytes: 0,
@@ -179,8 +180,8 @@ struct Player<'a> {
     /// The values as they are where it starts, which are published first: topic and value.
     values_due: Vec<(usize, Value)>,
     values: u64,
-    /// Whether it has said that values are left out.
-    is_left_out_said: bool,
+    /// Why values are left out, as far as it has said so.
+    left_out: Vec<Discriminant<RetainError>>,
     pace: Pace,
     /// What is published with the next call: source, item, topic, whether to descendants.
     batch: Vec<(usize, Item, usize, bool)>,

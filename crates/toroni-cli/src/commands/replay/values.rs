@@ -107,11 +107,10 @@ impl Player<'_> {
             Err(error) => Some(error),
         };
         topic.is_retained = Some(failed.is_none());
-        if let Some(error) = &failed
-            && !self.is_left_out_said
-            && !self.arguments.quiet
-        {
-            self.is_left_out_said = true;
+        let Some(error) = failed else { return Ok(true) };
+        let reason = std::mem::discriminant(&error);
+        if !self.arguments.quiet && !self.left_out.contains(&reason) {
+            self.left_out.push(reason);
             let name = self.selection.names[index].as_str();
             self.line.remark(&match error {
                 RetainError::NoValues => {
@@ -119,10 +118,13 @@ impl Player<'_> {
                      --retained-topics to have them"
                         .to_owned()
                 }
-                error => format!("{name} is not retained, and its value is left out: {error}"),
+                error => {
+                    let why = Failure::from(error).report().1.unwrap_or_default();
+                    format!("{name} is not retained, and its value is left out: {why}")
+                }
             });
         }
-        Ok(failed.is_none())
+        Ok(false)
     }
 
     /// Publishes the value of a topic, or clears it, if that is not what the bus has, and the bus has no newer one. What was
