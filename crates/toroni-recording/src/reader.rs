@@ -163,6 +163,8 @@ pub struct Summary {
     pub(crate) chunks: Vec<ChunkIndex>,
     /// Schemas and channels as they are in the file: opcode and body.
     pub(crate) descriptions: Vec<(u8, Vec<u8>)>,
+    /// The channels that have messages, as far as the statistics say so.
+    used: Vec<u16>,
     /// What it counts, if it does.
     pub statistics: Option<Statistics>,
 }
@@ -365,6 +367,7 @@ impl<R: Read + Seek> Reader<R> {
                 op::STATISTICS => {
                     let body = self.body(length, MOST_METADATA_BYTES)?;
                     summary.statistics = Statistics::parse(&body);
+                    summary.used = wire::used_channels(&body).unwrap_or_default();
                 }
                 _ => self.skip(length)?,
             }
@@ -465,11 +468,15 @@ impl<R: Read + Seek> Reader<R> {
         self.channels.get(usize::from(id))?.as_ref()
     }
 
-    /// Returns whether the file may have a topic that is retained. A file without an index has described only some of its channels.
+    /// Returns whether the file may have a topic that is retained, or the loss of a value. A file without an index has described
+    /// only some of its channels.
     pub fn may_have_values(&self) -> bool {
         let is_retained = |channel: &Arc<Channel>| matches!(channel.kind, ChannelKind::Topic { retention, .. } if retention != Retention::None);
-        self.summary.as_ref().is_none_or(|summary| summary.descriptions.is_empty())
-            || self.channels.iter().flatten().any(is_retained)
+        self.summary.as_ref().is_none_or(|summary| {
+            let has_losses =
+                || self.lost_channel().is_some_and(|lost| summary.used.contains(&lost));
+            summary.descriptions.is_empty() || has_losses()
+        }) || self.channels.iter().flatten().any(is_retained)
     }
 
     /// Returns the channel with the losses, if the file has one.

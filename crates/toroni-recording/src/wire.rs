@@ -226,6 +226,20 @@ impl Statistics {
     }
 }
 
+/// Returns the channels of which the statistics count messages.
+pub(crate) fn used_channels(body: &[u8]) -> Option<Vec<u16>> {
+    let mut bytes = Bytes(body);
+    // What is before the counts: see `Statistics`.
+    bytes.take(8 + 2 + 4 + 4 + 4 + 4 + 8 + 8)?;
+    let mut counts = Bytes(bytes.prefixed()?);
+    let mut used = Vec::new();
+    while !counts.0.is_empty() {
+        let (channel, count) = (counts.u16()?, counts.u64()?);
+        used.extend((count > 0).then_some(channel));
+    }
+    Some(used)
+}
+
 /// Parses a metadata record: its name, and its entries.
 pub(crate) fn metadata(body: &[u8]) -> Option<(String, BTreeMap<String, String>)> {
     let mut bytes = Bytes(body);

@@ -470,6 +470,45 @@ fn a_replay_that_starts_later_begins_with_the_values_of_that_place() {
 }
 
 #[test]
+fn a_replay_that_starts_later_plays_no_value_that_is_lost_there() {
+    for with_value in [true, false] {
+        let (buses, files) = (Buses::new(), Directory::new());
+        let file = files.path().join("a.mcap");
+        let bus = small(&buses, &["mode"]);
+        if with_value {
+            bus.publisher("mode").unwrap().publish("m0").unwrap();
+        }
+        let last = bus.publisher("last").unwrap();
+        recorded(&buses, &file, &["--exclude", "noise"], || {
+            last.publish("first").unwrap();
+        });
+        // It begins later, when the value is lost.
+        publish_missing(&bus, "mode");
+        let later = files.path().join("b.mcap");
+        recorded(&buses, &later, &["--exclude", "noise"], || {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            last.publish("end").unwrap();
+        });
+        let files = [&*file, &*later];
+        let end = |path: &Path| {
+            let listed = listed(&buses, path);
+            let number = |field: &str| listed[field].as_str().unwrap().parse::<u64>().unwrap();
+            (number("start_ns"), number("duration_ns"))
+        };
+        let ((start, _), (began, lasts)) = (end(&file), end(&later));
+        let start = format!("+{}ms", (began + lasts - start) / 1_000_000 - 50);
+        let said = replay(&buses, "copy", &files, &["--start", &start]);
+        assert!(said.contains("played 1 message, ") && said.contains("1 loss report in"), "{said}");
+        assert_eq!(values(&open(&buses, "copy")), Vec::<String>::new());
+        let arguments = ["-b", "copy", "replay", text(&file), text(&later), "--start", &start];
+        let output = buses.run(&[&arguments[..], &["--lost", "fail"]].concat());
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        let said = replay(&buses, "copy", &files, &["--start", &start, "--exclude", "mode"]);
+        assert!(said.contains("0 loss reports in"), "{said}");
+    }
+}
+
+#[test]
 fn a_replay_says_each_reason_once_why_values_are_left_out() {
     let (buses, files) = (Buses::new(), Directory::new());
     let file = files.path().join("a.mcap");

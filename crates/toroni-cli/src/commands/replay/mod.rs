@@ -83,7 +83,6 @@ pub(crate) fn run(location: &BusLocation, arguments: &Replay) -> Result<(), Fail
         selection,
         sources,
         topics: Vec::new(),
-        values_due: Vec::new(),
         values: 0,
         left_out: Vec::new(),
         pace: Pace::new(arguments.speed, arguments.rate, arguments.gap_limit),
@@ -177,8 +176,6 @@ struct Player<'a> {
     sources: Vec<Source>,
     /// The topics of the inlet, by the index in `selection.names`.
     topics: Vec<PlayedTopic>,
-    /// The values as they are where it starts, which are published first: topic and value.
-    values_due: Vec<(usize, Value)>,
     values: u64,
     /// Why values are left out, as far as it has said so.
     left_out: Vec<Discriminant<RetainError>>,
@@ -231,26 +228,35 @@ impl Player<'_> {
         self.wants_end || self.stop.is_set()
     }
 
+    /// Continues at a time, with the values as they are there.
     fn rewind(&mut self, start: u64) -> Result<(), Failure> {
         self.batch.clear();
         self.batch_bytes = 0;
         let mut values = HashMap::new();
-        for source in &mut self.sources {
+        for (index, source) in self.sources.iter_mut().enumerate() {
             if start > self.first {
-                source.values_before(start, &mut self.selection, &mut values, self.stop)?;
+                source.values_before(
+                    (start, index),
+                    &mut self.selection,
+                    &mut values,
+                    self.stop,
+                )?;
             }
             source.limit(start, self.end)?;
         }
-        self.values_due = values.into_iter().collect();
-        self.values_due.sort_by_key(|(topic, value)| (value.log_time, *topic));
+        let mut values: Vec<_> = values.into_iter().collect();
+        values.sort_by_key(|(topic, early)| (early.log_time, *topic));
+        for (topic, early) in values {
+            match early.what {
+                Ok(value) => self.value(topic, &value)?,
+                Err((source, loss)) => self.report_lost(source, &loss)?,
+            }
+        }
         Ok(())
     }
 
     fn play(&mut self) -> Result<(), Failure> {
         while !self.is_over() {
-            for (index, value) in std::mem::take(&mut self.values_due) {
-                self.value(index, &value)?;
-            }
             let Some(next) = self.next_source()? else { break };
             let Some((item, target)) = self.sources[next].head.take() else { break };
             let time = self.sources[next].time_of(&item);
@@ -494,11 +500,10 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// Plays a loss.
-    fn loss(&mut self, source: usize, item: &Item) -> Result<(), Failure> {
-        let source = &self.sources[source];
-        let loss =
-            source.reader.loss(item).map_err(|broken| source::of_broken(&source.path, &broken))?;
+    /// Plays the loss of an item.
+    fn loss(&mut self, index: usize, item: &Item) -> Result<(), Failure> {
+        let source = &self.sources[index];
+        let loss = source.loss(item)?;
         if let Some(damage) = source.damage(item) {
             if !self.arguments.quiet {
                 self.line.remark(&format!("{}: {damage}", source.path.display()));
@@ -507,6 +512,12 @@ impl Player<'_> {
                 return Ok(());
             }
         }
+        self.report_lost(index, &loss)
+    }
+
+    /// Plays a loss.
+    fn report_lost(&mut self, source: usize, loss: &RecordedLoss) -> Result<(), Failure> {
+        let source = &self.sources[source];
         match self.arguments.lost {
             OnLoss::Ignore => return Ok(()),
             OnLoss::Fail => {
@@ -529,7 +540,7 @@ impl Player<'_> {
         };
         let scope = self.selection.scope(&recorded);
         let kept = self.arguments.keep_origin.then(|| loss.numbers()).flatten();
-        let (from, until) = kept.unwrap_or_else(|| self.own_numbers(&loss));
+        let (from, until) = kept.unwrap_or_else(|| self.own_numbers(loss));
         let lost = loss.to_lost(from, until, scope);
         while !self.stop.is_set() {
             let published = match kept {

@@ -1,12 +1,12 @@
 //! From files to messages: which are played, on which topics, and in which order.
 
 use super::options::{By, Replay};
-use super::values::Value;
+use super::values::{Early, Value};
 use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use toroni::{Pattern, Topic};
-use toroni_recording::format::{CLOCK_OFFSET, RecordedNote, Retention};
+use toroni_recording::format::{CLOCK_OFFSET, RecordedLoss, RecordedNote, Retention};
 use toroni_recording::reader::{Broken, ChannelKind, Damage, Item, ItemKind, Reader};
 use toroni_shell::failure::Failure;
 use toroni_shell::stop::Stop;
@@ -220,20 +220,20 @@ impl Source {
         until >= self.start && item.log_time <= self.end
     }
 
-    /// Adds the values as they are before a time, by topic, to those of other files. Reads the file from its front, if it may
-    /// have some. Afterwards, [`Self::limit`] is needed.
+    /// Adds the values as they are before a time, by topic, to those of other files, of which this one has a number. Reads the
+    /// file from its front, if it may have some. Afterwards, [`Self::limit`] is needed.
     pub(super) fn values_before(
         &mut self,
-        time: u64,
+        (time, number): (u64, usize),
         selection: &mut Selection,
-        values: &mut HashMap<usize, Value>,
+        values: &mut HashMap<usize, Early>,
         stop: &Stop,
     ) -> Result<(), Failure> {
         if !self.reader.may_have_values() {
             return Ok(());
         }
         self.limit(0, u64::MAX)?;
-        let mut bytes: usize = values.values().map(|value| value.payload.len()).sum();
+        let mut bytes: usize = values.values().map(Early::bytes).sum();
         while !stop.is_set() {
             self.load(selection)?;
             let Some((item, target)) = self.head.take() else { break };
@@ -241,27 +241,52 @@ impl Source {
             if item.log_time >= time && item.kind != ItemKind::Damage {
                 break;
             }
-            if let Target::Topic { index, to_descendants, retention } = target
-                && retention != Retention::None
-            {
-                let known = values.get(&index);
+            if let Some((topic, early)) = self.early(number, (&item, target), selection)? {
+                let known = values.get(&topic);
                 // Another file may have a newer one.
-                if known.is_none_or(|known| known.log_time <= item.log_time) {
-                    bytes = bytes.saturating_sub(known.map_or(0, |known| known.payload.len()));
-                    let payload = self.reader.payload(&item);
-                    bytes = bytes.saturating_add(payload.len());
+                if known.is_none_or(|known| known.log_time <= early.log_time) {
+                    bytes = bytes.saturating_sub(known.map_or(0, Early::bytes));
+                    bytes = bytes.saturating_add(early.bytes());
                     if bytes > MOST_VALUE_BYTES {
                         return Err(Failure::Failed(format!(
                             "{}: the values before --start have more than 256 MiB: leave topics out with --exclude",
                             self.path.display()
                         )));
                     }
-                    values.insert(index, Value::new(&item, to_descendants, payload));
+                    values.insert(topic, early);
                 }
             }
             self.advance(selection)?;
         }
         Ok(())
+    }
+
+    /// Returns the topic whose value is this item, or whose value it says is lost, and which of both; `None` if it is neither.
+    fn early(
+        &self,
+        number: usize,
+        (item, target): (&Item, Target),
+        selection: &mut Selection,
+    ) -> Result<Option<(usize, Early)>, Failure> {
+        let (index, what) = match target {
+            Target::Topic { index, to_descendants, retention } if retention != Retention::None => {
+                (index, Ok(Value::new(item, to_descendants, self.reader.payload(item))))
+            }
+            Target::Lost => {
+                let loss = self.loss(item)?;
+                let Some(topic) = loss.of_value() else { return Ok(None) };
+                let target = selection.target(topic, (false, Retention::Value))?;
+                let Target::Topic { index, .. } = target else { return Ok(None) };
+                (index, Err((number, loss)))
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some((index, Early { log_time: item.log_time, what })))
+    }
+
+    /// Returns the loss of an item.
+    pub(crate) fn loss(&self, item: &Item) -> Result<RecordedLoss, Failure> {
+        self.reader.loss(item).map_err(|broken| of_broken(&self.path, &broken))
     }
 
     /// Returns the damage that an item stands for, if it is the item that was read last.

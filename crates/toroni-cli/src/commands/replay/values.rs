@@ -6,14 +6,28 @@ use std::hash::{DefaultHasher, Hasher};
 use toroni::{
     Entry, InletTopic, Limit, Origin, PublishError, RetainError, RetainedError, RetainedMessage,
 };
+use toroni_recording::format::RecordedLoss;
 use toroni_recording::reader::{Item, ItemKind};
 use toroni_shell::exchange::{nanoseconds, now_ns};
 use toroni_shell::failure::Failure;
 
+/// What a recording says of the value of a topic before the place where a replay starts.
+pub(super) struct Early {
+    pub(super) log_time: u64,
+    /// The value, or that it is lost, with the number of the source that says so.
+    pub(super) what: Result<Value, (usize, RecordedLoss)>,
+}
+
+impl Early {
+    /// Returns how many bytes the value has.
+    pub(super) fn bytes(&self) -> usize {
+        self.what.as_ref().map_or(0, |value| value.payload.len())
+    }
+}
+
 /// The newest message of a topic in a recording.
 pub(super) struct Value {
-    pub(super) payload: Vec<u8>,
-    pub(super) log_time: u64,
+    payload: Vec<u8>,
     /// Whether it says that there is none: it was cleared.
     is_cleared: bool,
     to_descendants: bool,
@@ -25,7 +39,6 @@ impl Value {
     pub(super) fn new(item: &Item, to_descendants: bool, payload: &[u8]) -> Self {
         Self {
             payload: payload.to_vec(),
-            log_time: item.log_time,
             is_cleared: item.kind == ItemKind::Cleared,
             to_descendants,
             published_ns: item.stamp(),

@@ -2,7 +2,7 @@
 
 use super::options::Subscribe;
 use crate::commands::replay::options::By;
-use crate::commands::replay::source::{Selection, Source, Target, of_broken, remark};
+use crate::commands::replay::source::{Selection, Source, Target, remark};
 use std::path::Path;
 use toroni::{LostBound, Pattern, ReceiveError};
 use toroni_recording::format::RecordedLoss;
@@ -55,8 +55,7 @@ fn print_all(
         source.load(&mut selection)?;
         let Some((item, target)) = source.head.take() else { break };
         if target == Target::Lost {
-            let recorded = source.reader.loss(&item);
-            let recorded = recorded.map_err(|broken| of_broken(&source.path, &broken))?;
+            let recorded = source.loss(&item)?;
             let loss = Loss::from(&recorded);
             let damage = source.damage(&item);
             let text = match damage {
