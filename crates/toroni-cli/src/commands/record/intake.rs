@@ -6,7 +6,7 @@ use super::trigger;
 use super::values::Retained;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use toroni::{InPlace, Origin, Pattern, ReceiveError, RetainedError};
 use toroni_recording::file::Topic;
 use toroni_recording::format::{RecordedLoss, RecordedNote, Retention};
@@ -97,6 +97,29 @@ impl Buffer {
         }
         self.used = end;
         &mut self.bytes[start..end]
+    }
+
+    /// Adds a message, whose payload has its space already.
+    #[inline]
+    fn push_message(
+        &mut self,
+        (topic, retention): (u32, Retention),
+        sequence: u64,
+        (log_time, published): (u64, Option<SystemTime>),
+        origin: Option<(Origin, Option<u64>)>,
+    ) {
+        let origin = origin.map(|origin| {
+            self.origins.push(origin);
+            u32::try_from(self.origins.len() - 1).unwrap_or(u32::MAX)
+        });
+        let published = published.and_then(toroni_shell::exchange::nanoseconds);
+        self.entries.push(Entry {
+            what: What::Message { topic, retention, origin },
+            sequence,
+            log_time,
+            publish_time: published.unwrap_or(log_time),
+            end: self.used,
+        });
     }
 
     pub(super) fn clear(&mut self) {
@@ -255,18 +278,9 @@ impl Intake {
             let log_time = self.time_of(message.position());
             let payload = message.payload();
             payload.copy_to(0, self.buffer.space(payload.len()));
-            let origin = message.origin().map(|origin| {
-                self.buffer.origins.push((origin, message.number()));
-                u32::try_from(self.buffer.origins.len() - 1).unwrap_or(u32::MAX)
-            });
-            let published = message.timestamp().and_then(toroni_shell::exchange::nanoseconds);
-            self.buffer.entries.push(Entry {
-                what: What::Message { topic, retention, origin },
-                sequence,
-                log_time,
-                publish_time: published.unwrap_or(log_time),
-                end: self.buffer.used,
-            });
+            let origin = message.origin().map(|origin| (origin, message.number()));
+            let times = (log_time, message.timestamp());
+            self.buffer.push_message((topic, retention), sequence, times, origin);
             messages += u64::from(is_message);
         }
         // Of the messages, each that was published after a step is read after it. The note about the step comes before all.
@@ -433,9 +447,11 @@ impl Intake {
         let all = retained.patterns.iter().map(|pattern| retained.bus.retained_matching(pattern));
         let mut due = BTreeMap::new();
         for value in all.flatten().flatten() {
-            let sequence = match &value {
-                Ok(value) => value.sequence(),
-                Err(RetainedError::Missing { sequence, .. }) => *sequence,
+            let (sequence, value) = match value {
+                Ok(value) => (value.sequence(), Ok(value)),
+                Err(RetainedError::Missing { topic, sequence, length }) => {
+                    (sequence, Err((topic, length)))
+                }
                 // One that changes all the time has a newer message in the stream.
                 Err(_) => continue,
             };
@@ -446,7 +462,7 @@ impl Intake {
         for (sequence, value) in due {
             let value = match value {
                 Ok(value) => value,
-                Err(RetainedError::Missing { topic, sequence, length }) => {
+                Err((topic, length)) => {
                     if let Some(number) = self.topic(&topic, false) {
                         self.mark_retained(number);
                         self.push_loss(RecordedLoss::value(self.next_sequence, &topic, length));
@@ -454,26 +470,15 @@ impl Intake {
                     }
                     continue;
                 }
-                Err(_) => continue,
             };
             let to_descendants = value.to_descendants();
             let Some(topic) = self.topic(value.topic(), to_descendants) else { continue };
             self.mark_retained(topic);
             let payload = value.payload();
             self.buffer.space(payload.len()).copy_from_slice(payload);
-            let origin = value.origin().map(|origin| {
-                self.buffer.origins.push((origin, value.number()));
-                u32::try_from(self.buffer.origins.len() - 1).unwrap_or(u32::MAX)
-            });
-            let log_time = self.next_time();
-            let published = value.timestamp().and_then(toroni_shell::exchange::nanoseconds);
-            self.buffer.entries.push(Entry {
-                what: What::Message { topic, retention: Retention::Value, origin },
-                sequence,
-                log_time,
-                publish_time: published.unwrap_or(log_time),
-                end: self.buffer.used,
-            });
+            let origin = value.origin().map(|origin| (origin, value.number()));
+            let times = (self.next_time(), value.timestamp());
+            self.buffer.push_message((topic, Retention::Value), sequence, times, origin);
         }
     }
 
