@@ -79,6 +79,15 @@ fn parts(path: &Path) -> Vec<(u32, PathBuf)> {
     found
 }
 
+/// The values with which a part begins.
+#[derive(Clone, Copy)]
+enum Front {
+    /// The part has nothing else yet. They begin where it has this length.
+    From(u64),
+    /// They have this many bytes.
+    Bytes(u64),
+}
+
 pub(super) struct Series {
     path: PathBuf,
     description: Description,
@@ -95,10 +104,8 @@ pub(super) struct Series {
     topics: Vec<Topic>,
     /// With which the next part begins.
     newest: Newest,
-    /// Whether the part has nothing but the values with which it begins.
-    is_at_front: bool,
-    /// Where they begin, and later how many bytes they have.
-    front: u64,
+    /// The values with which the part begins.
+    front: Front,
     /// The highest sequence so far.
     sequence: u64,
     /// A file that was removed while it was open.
@@ -131,8 +138,7 @@ impl Series {
             kept: earlier.into_iter().map(|(_, path)| path).collect(),
             topics: Vec::new(),
             newest: Newest::new(value_bytes),
-            is_at_front: false,
-            front: 0,
+            front: Front::Bytes(0),
             sequence: 0,
             removed: None,
             report: Report::default(),
@@ -181,7 +187,7 @@ impl Series {
     /// Writes the values as they are at this place.
     fn write_values(&mut self, log_time: u64) -> Result<(), Unwritable> {
         let Some(part) = &mut self.part else { return Ok(()) };
-        (self.is_at_front, self.front) = (true, part.length());
+        self.front = Front::From(part.length());
         for (name, value) in self.newest.in_order() {
             let Value { topic, sequence, published, origin, payload } = value;
             let times = (log_time, published.unwrap_or(log_time));
@@ -209,11 +215,11 @@ impl Series {
 
     /// Ends the values with which the part begins. They are in a chunk of their own, which says how many bytes they have.
     fn end_front(&mut self) -> Result<(), Unwritable> {
-        let Some(part) = self.part.as_mut().filter(|_| self.is_at_front) else { return Ok(()) };
+        let (Some(part), Front::From(from)) = (&mut self.part, self.front) else { return Ok(()) };
         if part.totals.values > 0 {
             part.end_chunk()?;
         }
-        (self.is_at_front, self.front) = (false, part.length().saturating_sub(self.front));
+        self.front = Front::Bytes(part.length().saturating_sub(from));
         Ok(())
     }
 
@@ -438,12 +444,10 @@ impl Series {
     /// Begins a new file if there is none, or if the current one is long enough.
     fn split_if_due(&mut self, log_time: u64) -> Result<(), Failure> {
         let Some(part) = &self.part else { return self.begin(log_time) };
-        if self.is_at_front {
-            return Ok(());
-        }
+        let Front::Bytes(front) = self.front else { return Ok(()) };
         let is_due = match self.split {
             // Without the values with which it begins: they may be longer than a part.
-            Some(Split::Bytes(bytes)) => part.length().saturating_sub(self.front) >= bytes,
+            Some(Split::Bytes(bytes)) => part.length().saturating_sub(front) >= bytes,
             Some(Split::Time(time)) => part.totals.messages > 0 && part.began.elapsed() >= time,
             None => false,
         };
