@@ -110,12 +110,11 @@ impl Newest {
 
     /// Replaces the value of a topic. If it finds no room, it is missing.
     pub(super) fn keep(&mut self, name: &str, mut value: Value, payload: &[u8]) {
-        let old = self.values.get_mut(name);
-        let mut bytes =
-            match old.map(|old| std::mem::replace(&mut old.payload, Payload::Missing(0))) {
-                Some(Payload::Kept(bytes)) => bytes,
-                _ => Vec::new(),
-            };
+        let mut old = self.values.get_mut(name);
+        let mut bytes = match old.as_mut().map(|old| &mut old.payload) {
+            Some(Payload::Kept(bytes)) => std::mem::take(bytes),
+            _ => Vec::new(),
+        };
         self.bytes -= bytes.len() as u64;
         if matches!(value.payload, Payload::Kept(_)) {
             let length = payload.len() as u64;
@@ -130,7 +129,7 @@ impl Newest {
                 Payload::Missing(length)
             };
         }
-        match self.values.get_mut(name) {
+        match old {
             Some(old) => *old = value,
             None => _ = self.values.insert(name.to_owned(), value),
         }
