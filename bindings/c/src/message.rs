@@ -52,10 +52,10 @@ impl toroni_origin {
     }
 }
 
-pub(crate) const TO_DESCENDANTS: u32 = 1;
-pub(crate) const HAS_TIMESTAMP: u32 = 2;
-pub(crate) const HAS_ORIGIN: u32 = 4;
-pub(crate) const HAS_NUMBER: u32 = 8;
+const TO_DESCENDANTS: u32 = 1;
+const HAS_TIMESTAMP: u32 = 2;
+const HAS_ORIGIN: u32 = 4;
+const HAS_NUMBER: u32 = 8;
 const RETAINED: u32 = 16;
 const CLEARED: u32 = 32;
 
@@ -63,10 +63,12 @@ const CLEARED: u32 = 32;
 macro_rules! to_c {
     ($message:expr) => {{
         let (payload, topic) = ($message.payload(), $message.topic());
-        let (mut flags, timestamp_ns) = flags($message.to_descendants(), $message.timestamp());
-        let (origin, number) = ($message.origin(), $message.number());
-        flags |= if origin.is_some() { HAS_ORIGIN } else { 0 };
-        flags |= if number.is_some() { HAS_NUMBER } else { 0 };
+        let Carried { mut flags, timestamp_ns, number, origin } = carried(
+            $message.to_descendants(),
+            $message.timestamp(),
+            $message.origin(),
+            $message.number(),
+        );
         flags |= if $message.is_retained() { RETAINED } else { 0 };
         flags |= if $message.is_cleared() { CLEARED } else { 0 };
         toroni_message {
@@ -78,8 +80,8 @@ macro_rules! to_c {
             position: $message.position(),
             next_position: $message.next_position(),
             timestamp_ns,
-            number: number.unwrap_or(0),
-            origin: origin.map(toroni_origin::from).unwrap_or_default(),
+            number,
+            origin,
             flags,
             reserved: 0,
         }
@@ -98,10 +100,31 @@ impl toroni_message {
     }
 }
 
+/// What a message carries besides its topic and payload. The flags say what it has of that.
+pub(crate) struct Carried {
+    pub(crate) flags: u32,
+    pub(crate) timestamp_ns: u64,
+    pub(crate) number: u64,
+    pub(crate) origin: toroni_origin,
+}
+
 #[inline]
-fn flags(to_descendants: bool, timestamp: Option<SystemTime>) -> (u32, u64) {
-    let flags = if to_descendants { TO_DESCENDANTS } else { 0 };
-    timestamp.map_or((flags, 0), |time| (flags | HAS_TIMESTAMP, nanoseconds(time)))
+pub(crate) fn carried(
+    to_descendants: bool,
+    timestamp: Option<SystemTime>,
+    origin: Option<Origin>,
+    number: Option<u64>,
+) -> Carried {
+    let flag = |is_there, flag| if is_there { flag } else { 0 };
+    Carried {
+        flags: flag(to_descendants, TO_DESCENDANTS)
+            | flag(timestamp.is_some(), HAS_TIMESTAMP)
+            | flag(origin.is_some(), HAS_ORIGIN)
+            | flag(number.is_some(), HAS_NUMBER),
+        timestamp_ns: timestamp.map_or(0, nanoseconds),
+        number: number.unwrap_or(0),
+        origin: origin.map(toroni_origin::from).unwrap_or_default(),
+    }
 }
 
 /// Returns nanoseconds since 1970.

@@ -3,9 +3,7 @@
 use crate::arguments::{close, handle, put, put_handle, string};
 use crate::bus::{bus, toroni_bus};
 use crate::lists::{Strings, one};
-use crate::message::{
-    HAS_NUMBER, HAS_ORIGIN, HAS_TIMESTAMP, TO_DESCENDANTS, nanoseconds, toroni_origin,
-};
+use crate::message::{Carried, carried, toroni_origin};
 use crate::status::{Failure, Outcome, Status, catch_panics, catch_panics_or};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -103,21 +101,22 @@ const NOTHING: toroni_value = toroni_value {
 
 impl toroni_value {
     fn new(message: &RetainedMessage, strings: &mut Strings) -> Self {
-        let (timestamp, origin, number) = (message.timestamp(), message.origin(), message.number());
-        let flag = |is_there, flag| if is_there { flag } else { 0 };
+        let Carried { flags, timestamp_ns, number, origin } = carried(
+            message.to_descendants(),
+            message.timestamp(),
+            message.origin(),
+            message.number(),
+        );
         Self {
             topic: strings.keep(message.topic()),
             payload: message.payload().as_ptr().cast(),
             payload_length: message.payload().len(),
             sequence: message.sequence(),
             position: message.position(),
-            timestamp_ns: timestamp.map_or(0, nanoseconds),
-            number: number.unwrap_or(0),
-            origin: origin.map(toroni_origin::from).unwrap_or_default(),
-            flags: flag(message.to_descendants(), TO_DESCENDANTS)
-                | flag(timestamp.is_some(), HAS_TIMESTAMP)
-                | flag(origin.is_some(), HAS_ORIGIN)
-                | flag(number.is_some(), HAS_NUMBER),
+            timestamp_ns,
+            number,
+            origin,
+            flags,
             ..NOTHING
         }
     }
