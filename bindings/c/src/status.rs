@@ -112,6 +112,11 @@ impl Failure {
     pub(crate) fn with_text_of(status: Status, error: &impl ToString) -> Self {
         Self { status, text: Some(error.to_string()), missing: None }
     }
+
+    fn value_missing(error: &impl ToString, topic: &str, sequence: u64, length: u64) -> Self {
+        let missing = Some(Box::new(Missing::new(topic, sequence, length)));
+        Self { missing, ..Self::with_text_of(Status::ValueMissing, error) }
+    }
 }
 
 /// Returns the status of an error that the errors of all calls on a bus can contain.
@@ -269,21 +274,19 @@ impl From<RetainError> for Failure {
 
 impl From<RetainedError> for Failure {
     fn from(error: RetainedError) -> Self {
-        let mut missing = None;
         let status = match &error {
             RetainedError::File(error) => of_file(error),
             RetainedError::Topic(_) => Status::InvalidTopic,
             RetainedError::Pattern(_) => Status::InvalidPattern,
             RetainedError::NoValues => Status::NoValues,
             RetainedError::Missing { topic, sequence, length } => {
-                missing = Some(Box::new(Missing::new(topic, *sequence, *length)));
-                Status::ValueMissing
+                return Self::value_missing(&error, topic, *sequence, *length);
             }
             RetainedError::Unstable { .. } => Status::ValueUnstable,
             RetainedError::Corrupt(_) => Status::Corrupt,
             _ => Status::Other,
         };
-        Self { missing, ..Self::with_text_of(status, &error) }
+        Self::with_text_of(status, &error)
     }
 }
 
@@ -324,14 +327,12 @@ impl From<HoldError> for Failure {
 
 impl From<ReceiveError> for Failure {
     fn from(error: ReceiveError) -> Self {
-        let mut missing = None;
         let status = match &error {
             ReceiveError::Interrupted => return Self::plain(Status::Interrupted),
             ReceiveError::Lapped { .. } => Status::Lapped,
             ReceiveError::Lost(_) => Status::Lost,
             ReceiveError::ValueMissing { topic, sequence, length } => {
-                missing = Some(Box::new(Missing::new(topic, *sequence, *length)));
-                Status::ValueMissing
+                return Self::value_missing(&error, topic, *sequence, *length);
             }
             ReceiveError::Unlinked => Status::Unlinked,
             ReceiveError::Forked(_) => Status::Forked,
@@ -339,7 +340,7 @@ impl From<ReceiveError> for Failure {
             ReceiveError::Os { .. } => Status::Os,
             _ => Status::Other,
         };
-        Self { missing, ..Self::with_text_of(status, &error) }
+        Self::with_text_of(status, &error)
     }
 }
 

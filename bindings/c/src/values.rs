@@ -128,8 +128,8 @@ impl toroni_value {
             _ => ("", 0, 0),
         };
         let topic = strings.keep(topic);
-        let problem = strings.keep(error.to_string());
-        let status = Failure::from(error).status as c_int;
+        let Failure { status, text, .. } = error.into();
+        let (status, problem) = (status as c_int, strings.keep(text.unwrap_or_default()));
         Self { topic, sequence, missing_length: length, status, problem, ..NOTHING }
     }
 }
