@@ -93,13 +93,12 @@ void receive(toroni::subscriber &subscriber, const std::string &mode, printer &o
             out.message(message, hash(message.payload()));
             subscriber.hold(sequence < 20 ? 0 : sequence - 20);
         } else if (mode == "descriptor") {
-            while (const auto message = subscriber.try_receive()) {
+            if (const auto message = subscriber.try_receive()) {
                 out.message(*message, hash(message->payload()));
-                if (out.is_done()) return;
-                out.check(subscriber);
+            } else {
+                pollfd watched{subscriber.fd(), POLLIN, 0};
+                poll(&watched, 1, -1);
             }
-            pollfd watched{subscriber.fd(), POLLIN, 0};
-            poll(&watched, 1, -1);
         } else {
             throw std::invalid_argument("MODE is receive, timeout, in-place or descriptor, also after retained-, or "
                                         "hold or newest");
