@@ -1,35 +1,10 @@
 /* The reader of values of the conformance test in C; bindings/conformance/README.md describes its arguments and output. */
-#include "toroni.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-
-static void check(int status) {
-    if (status == TORONI_OK) return;
-    fprintf(stderr, "%s\n", toroni_error_message());
-    exit(1);
-}
-
-static unsigned long long hash(const unsigned char *bytes, size_t length) {
-    unsigned long long hash = 0xcbf29ce484222325;
-    size_t i;
-    for (i = 0; i < length; i++) hash = (hash ^ bytes[i]) * 0x100000001b3;
-    return hash;
-}
-
-static void show_missing(const char *topic, uint64_t sequence, uint64_t length) {
-    printf("missing\t%llu\t%s\t%llu\n", (unsigned long long)sequence, topic, (unsigned long long)length);
-}
+#include "common.h"
 
 static void show(const toroni_value *value) {
     printf("value\t%llu\t%s\t%llu\t%016llx\t", (unsigned long long)value->sequence, value->topic,
            (unsigned long long)value->payload_length, hash(value->payload, value->payload_length));
-    if (value->flags & TORONI_MESSAGE_HAS_ORIGIN)
-        printf("%lu.%lu.%u.%llu\t", (unsigned long)value->origin.source, (unsigned long)value->origin.series,
-               (unsigned)value->origin.stream, (unsigned long long)value->origin.number);
-    else printf("-\t");
-    if (value->flags & TORONI_MESSAGE_HAS_NUMBER) printf("%llu\n", (unsigned long long)value->number);
-    else puts("-");
+    show_from(value->flags, &value->origin, value->number);
 }
 
 static void show_one(const toroni_bus *bus, const char *topic) {

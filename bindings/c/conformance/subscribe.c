@@ -1,20 +1,12 @@
 /* The subscriber of the conformance test in C; bindings/conformance/README.md describes its arguments and output. */
 #define _XOPEN_SOURCE 700
 
-#include "toroni.h"
+#include "common.h"
 
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static toroni_subscriber *subscriber;
-
-static void check(int status) {
-    if (status == TORONI_OK) return;
-    fprintf(stderr, "%s\n", toroni_error_message());
-    exit(1);
-}
 
 /* Receives the next message in the way that `mode` names. Returns TORONI_NO_MESSAGE if it must be called again. */
 static int next(const char *mode, toroni_message *message) {
@@ -39,13 +31,6 @@ static int next(const char *mode, toroni_message *message) {
     exit(1);
 }
 
-static unsigned long long hash(const unsigned char *bytes, size_t length) {
-    unsigned long long hash = 0xcbf29ce484222325;
-    size_t i;
-    for (i = 0; i < length; i++) hash = (hash ^ bytes[i]) * 0x100000001b3;
-    return hash;
-}
-
 static void show_held(void) {
     const uint64_t sequence = toroni_subscriber_held(subscriber);
     if (sequence == TORONI_NO_SEQUENCE) puts("held\t-");
@@ -58,11 +43,6 @@ static void wait_for_line(void) {
     if (fgets(line, sizeof line, stdin) != NULL) return;
     fputs("no line on stdin\n", stderr);
     exit(1);
-}
-
-static void show_origin(const toroni_origin *origin) {
-    printf("%lu.%lu.%u.%llu\t", (unsigned long)origin->source, (unsigned long)origin->series,
-           (unsigned)origin->stream, (unsigned long long)origin->number);
 }
 
 int main(int count, char **arguments) {
@@ -132,8 +112,7 @@ int main(int count, char **arguments) {
         if (status == TORONI_VALUE_MISSING) {
             toroni_missing missing;
             check(toroni_last_missing(&missing));
-            printf("missing\t%llu\t%s\t%llu\n", (unsigned long long)missing.sequence, missing.topic,
-                   (unsigned long long)missing.length);
+            show_missing(missing.topic, missing.sequence, missing.length);
             fflush(stdout);
             continue;
         }
@@ -141,11 +120,7 @@ int main(int count, char **arguments) {
         what = message.flags & TORONI_MESSAGE_CLEARED ? "cleared" : message.flags & TORONI_MESSAGE_RETAINED ? "value" : "message";
         printf("%s\t%llu\t%.*s\t%llu\t%016llx\t", what, (unsigned long long)message.sequence,
                (int)message.topic_length, message.topic, (unsigned long long)message.payload_length, hashed);
-        if (message.flags & TORONI_MESSAGE_HAS_ORIGIN)
-            show_origin(&message.origin);
-        else printf("-\t");
-        if (message.flags & TORONI_MESSAGE_HAS_NUMBER) printf("%llu\n", (unsigned long long)message.number);
-        else puts("-");
+        show_from(message.flags, &message.origin, message.number);
         fflush(stdout);
         received++;
         if (message.topic_length == 3 && memcmp(message.topic, "end", 3) == 0) wanted = received;

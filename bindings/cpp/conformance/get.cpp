@@ -1,32 +1,12 @@
 // The reader of values of the conformance test in C++; bindings/conformance/README.md describes its arguments and output.
 
-#include <toroni.hpp>
+#include "common.hpp"
 
-#include <iomanip>
-#include <iostream>
 #include <stdexcept>
-#include <string>
 
 namespace {
 
-std::uint64_t hash(toroni::bytes bytes) {
-    std::uint64_t hash = 0xcbf29ce484222325;
-    for (const std::byte byte : bytes) hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3;
-    return hash;
-}
-
-void show(const toroni::retained_message &value) {
-    std::cout << "value\t" << std::dec << value.sequence() << '\t' << value.topic() << '\t' << value.payload().size()
-              << '\t' << std::hex << std::setw(16) << std::setfill('0') << hash(value.payload()) << std::dec << '\t';
-    if (const auto from = value.origin())
-        std::cout << from->source << '.' << from->series << '.' << from->stream << '.' << from->number;
-    else std::cout << '-';
-    std::cout << '\t' << (value.number() ? std::to_string(*value.number()) : "-") << '\n';
-}
-
-void show(const toroni::missing_value &missing) {
-    std::cout << "missing\t" << missing.sequence << '\t' << missing.topic << '\t' << missing.length << '\n';
-}
+void show_value(const toroni::retained_message &value) { show("value", value, hash(value.payload())); }
 
 void get(const std::vector<std::string> &arguments) {
     if (arguments.size() != 3) throw std::invalid_argument("get BUS TOPIC PATTERN");
@@ -34,13 +14,13 @@ void get(const std::vector<std::string> &arguments) {
     options.existence = TORONI_OPEN_EXISTING;
     const toroni::bus bus(arguments[0], options);
     try {
-        if (const auto value = bus.retained(arguments[1])) show(*value);
+        if (const auto value = bus.retained(arguments[1])) show_value(*value);
         else std::cout << "none\n";
     } catch (const toroni::value_missing &missing) {
         show(missing.value());
     }
     for (const auto &read : bus.retained_matching(arguments[2])) {
-        if (read) show(*read);
+        if (read) show_value(*read);
         else if (read.error().missing) show(*read.error().missing);
         else read.error().raise();
     }

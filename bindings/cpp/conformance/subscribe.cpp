@@ -1,20 +1,10 @@
 // The subscriber of the conformance test in C++; bindings/conformance/README.md describes its arguments and output.
 
-#include <toroni.hpp>
+#include "common.hpp"
 
 #include <poll.h>
 
-#include <iomanip>
-#include <iostream>
-#include <string>
-
 namespace {
-
-std::uint64_t hash(toroni::bytes bytes) {
-    std::uint64_t hash = 0xcbf29ce484222325;
-    for (const std::byte byte : bytes) hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3;
-    return hash;
-}
 
 class printer {
 public:
@@ -23,21 +13,12 @@ public:
 
     void message(const toroni::message &message, std::uint64_t hash) {
         const char *const what = message.is_cleared() ? "cleared" : message.is_retained() ? "value" : "message";
-        std::cout << what << '\t' << std::dec << message.sequence() << '\t' << message.topic() << '\t'
-                  << message.payload().size() << '\t' << std::hex << std::setw(16) << std::setfill('0') << hash
-                  << std::dec << '\t';
-        if (const auto from = message.origin()) show(*from);
-        else std::cout << '-';
-        std::cout << '\t' << (message.number() ? std::to_string(*message.number()) : "-") << std::endl;
+        show(what, message, hash);
         ++received_;
         if (message.topic() == "end") wanted_ = received_;
     }
     void lost(toroni::loss loss) {
         std::cout << "lost\t" << std::dec << loss.messages << '\t' << loss.bytes << std::endl;
-    }
-
-    void missing(const toroni::missing_value &value) {
-        std::cout << std::dec << "missing\t" << value.sequence << '\t' << value.topic << '\t' << value.length << std::endl;
     }
 
     // Writes that the subscriber is current when it first is.
@@ -56,9 +37,6 @@ public:
     }
 
 private:
-    static void show(const toroni::origin &from) {
-        std::cout << from.source << '.' << from.series << '.' << from.stream << '.' << from.number;
-    }
     std::uint64_t wanted_, received_ = 0;
     bool was_current_;
 };
@@ -146,7 +124,7 @@ void subscribe(const std::vector<std::string> &arguments) {
         } catch (const toroni::lost &lost) {
             out.gone(lost.messages());
         } catch (const toroni::value_missing &missing) {
-            out.missing(missing.value());
+            show(missing.value());
         }
     }
     if (mode == "hold") {
