@@ -466,8 +466,17 @@ fn facts(bus: &Bus, topics: &[&str]) -> Vec<String> {
     facts
 }
 
-/// However it is published, each language reads it without a subscriber, and late subscribers of each have it before the
-/// stream.
+/// A subscriber of each language that asks for values, each of which receives in another way.
+fn asking(fixture: &Fixture, bus: &str, pattern: &str, count: u64, mode: usize) -> Vec<Process> {
+    let asks = |language: Language| {
+        let receive = SUBSCRIBE[(mode + language as usize) % SUBSCRIBE.len()];
+        fixture.subscribe(language, bus, pattern, count, &format!("retained-{receive}"))
+    };
+    process::languages().map(asks).collect()
+}
+
+/// Each language reads a value without a subscriber, and late subscribers receive it before the stream, whatever the way
+/// it was published.
 #[test]
 fn every_language_reads_the_values_of_every_other() {
     const COUNT: u64 = 20;
@@ -507,14 +516,7 @@ fn every_language_reads_the_values_of_every_other() {
                 let found = fixture.get(*reader, &name, "a/b", "a/*");
                 assert_eq!(found, wanted, "{publisher:?} {publish}, {reader:?}");
             }
-            let mut late: Vec<Process> = languages
-                .iter()
-                .map(|language| {
-                    let receive = SUBSCRIBE[(mode + *language as usize) % SUBSCRIBE.len()];
-                    let receive = format!("retained-{receive}");
-                    fixture.subscribe(*language, &name, "a/*", 2 + COUNT, &receive)
-                })
-                .collect();
+            let mut late = asking(&fixture, &name, "a/*", 2 + COUNT, mode);
             for receiver in &mut late {
                 receiver.go();
                 assert_eq!([(); 3].map(|()| receiver.line()), [&first, &value, "current"]);
@@ -543,14 +545,7 @@ fn every_language_learns_that_a_value_was_cleared() {
         for (at, mode) in ["retained-clear", "retained-exclusive-clear"].into_iter().enumerate() {
             let name = format!("cleared.{publisher:?}.{at}");
             let bus = fixture.config().policy(NOTHING_IS_LOST).open(&name).unwrap();
-            let mut receivers: Vec<Process> = languages
-                .iter()
-                .map(|language| {
-                    let receive = SUBSCRIBE[(at + *language as usize) % SUBSCRIBE.len()];
-                    let receive = format!("retained-{receive}");
-                    fixture.subscribe(*language, &name, "*", COUNT + 1, &receive)
-                })
-                .collect();
+            let mut receivers = asking(&fixture, &name, "*", COUNT + 1, at);
             let mut sender = fixture.publish(*publisher, &name, "a", 7, COUNT, 100, mode);
             sender.go();
             let said = sender.ends();
@@ -616,9 +611,9 @@ fn every_language_reports_a_missing_value() {
                 let receive = format!("retained-{receive}");
                 let mut late = fixture.subscribe(*reader, &name, "*", 2, &receive);
                 late.go();
-                let told = [(); 3].map(|()| late.line());
+                let lines = [(); 3].map(|()| late.line());
                 assert_eq!(
-                    told,
+                    lines,
                     [&value, &missing, "current"],
                     "{publisher:?}, {reader:?} {receive}"
                 );

@@ -113,7 +113,7 @@ impl Fixture {
         String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// What the program `publish` writes to stderr, which it ends with.
+    /// Runs `publish`, which must fail, and returns what it writes to stderr.
     pub(crate) fn refused(&self, language: Language, arguments: [&str; 6]) -> String {
         let mut command = self.command(language, "publish");
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
