@@ -1,5 +1,5 @@
-/* A state and its changes: `state BUS VALUE` sets the setpoint, which the bus retains. `state BUS` reads it, whenever it
- * starts, and then prints each change until SIGINT or SIGTERM ends it. */
+/* A state and its changes: `state BUS VALUE` sets the setpoint, which the bus retains. If VALUE is empty, it clears the
+ * setpoint. `state BUS` reads it, whenever it starts, and then prints each change until SIGINT or SIGTERM ends it. */
 #define _XOPEN_SOURCE 700
 #include <signal.h>
 #include <stdio.h>
@@ -19,7 +19,9 @@ static int set(const toroni_bus *bus, const char *value) {
     int status;
     options.retained = 1;
     status = toroni_bus_publisher(bus, "plant/setpoint", &options, &publisher);
-    if (status == TORONI_OK) status = toroni_publish(publisher, value, strlen(value));
+    if (status == TORONI_OK)
+        status = *value ? toroni_publish(publisher, value, strlen(value))
+                        : toroni_publisher_clear(publisher, TORONI_FOREVER, NULL);
     toroni_publisher_close(publisher);
     return status;
 }
@@ -39,8 +41,10 @@ static int follow(const toroni_bus *bus) {
     while ((status = toroni_receive(subscriber, &message)) == TORONI_OK || status == TORONI_LAPPED) {
         /* Lost messages are no harm: the newest value follows. */
         if (status == TORONI_LAPPED) continue;
-        printf("%s %.*s\n", message.flags & TORONI_MESSAGE_RETAINED ? "is" : "becomes", (int)message.payload_length,
-               (const char *)message.payload);
+        if (message.flags & TORONI_MESSAGE_CLEARED) puts("no setpoint");
+        else
+            printf("%s %.*s\n", message.flags & TORONI_MESSAGE_RETAINED ? "is" : "becomes", (int)message.payload_length,
+                   (const char *)message.payload);
         fflush(stdout);
     }
     /* A second signal must not interrupt a subscriber that is closed. */

@@ -44,11 +44,12 @@ state_c | state_cpp)
     others="$others $!"
     until_true grep -q '^is 350$' "$TORONI_DIR/late"
     "$programs/$1" demo 360
-    for followed in early late; do until_true grep -q '^becomes 360$' "$TORONI_DIR/$followed"; done
+    "$programs/$1" demo ''
+    for followed in early late; do until_true grep -q '^no setpoint$' "$TORONI_DIR/$followed"; done
     kill -TERM $others
     for other in $others; do wait "$other"; done
-    printf 'no setpoint yet\nbecomes 340\nbecomes 350\nbecomes 360\n' | cmp - "$TORONI_DIR/early"
-    printf 'is 350\nbecomes 360\n' | cmp - "$TORONI_DIR/late"
+    printf 'no setpoint yet\nbecomes 340\nbecomes 350\nbecomes 360\nno setpoint\n' | cmp - "$TORONI_DIR/early"
+    printf 'is 350\nbecomes 360\nno setpoint\n' | cmp - "$TORONI_DIR/late"
     ;;
 logger)
     "$programs/logger" daemon "$TORONI_DIR/log.txt" notice 2>"$TORONI_DIR/err" &

@@ -1,15 +1,17 @@
-// A state and its changes: `state BUS VALUE` sets the setpoint, which the bus retains. `state BUS` reads it, whenever it
-// starts, and then prints each change until SIGINT or SIGTERM ends it.
+// A state and its changes: `state BUS VALUE` sets the setpoint, which the bus retains. If VALUE is empty, it clears the
+// setpoint. `state BUS` reads it, whenever it starts, and then prints each change until SIGINT or SIGTERM ends it.
 #include <csignal>
 #include <iostream>
 #include <toroni.hpp>
 
 static toroni::subscriber *receiver;
 
-static void set(const toroni::bus &bus, const char *value) {
+static void set(const toroni::bus &bus, const std::string &value) {
     toroni::publisher_options options;
     options.retained = true;
-    toroni::publisher(bus, "plant/setpoint", options).publish(value);
+    const toroni::publisher setpoint(bus, "plant/setpoint", options);
+    if (value.empty()) setpoint.clear();
+    else setpoint.publish(value);
 }
 
 static void follow(const toroni::bus &bus) {
@@ -21,8 +23,10 @@ static void follow(const toroni::bus &bus) {
     for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, [](int) { receiver->interrupt(); });
     if (subscriber.is_current()) std::cout << "no setpoint yet" << std::endl;
     // Lost messages are no harm: the newest value follows.
-    for (const toroni::message message : subscriber.messages([](toroni::loss) {}))
-        std::cout << (message.is_retained() ? "is " : "becomes ") << message.text() << std::endl;
+    for (const toroni::message message : subscriber.messages([](toroni::loss) {})) {
+        if (message.is_cleared()) std::cout << "no setpoint" << std::endl;
+        else std::cout << (message.is_retained() ? "is " : "becomes ") << message.text() << std::endl;
+    }
     // A second signal must not interrupt a subscriber that no longer exists.
     for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_IGN);
 }
