@@ -141,8 +141,8 @@ typedef enum toroni_status TORONI_ANY_INT {
     TORONI_TOO_MANY_RETAINED = 44,    /* the bus retains as many topics as it can (see retained_topics), the topic came
                                          after those that it can retain, or its table of topics is full (see
                                          topic_table_bytes) */
-    TORONI_VALUE_TOO_LONG = 45,       /* the message is longer than a quarter of retained_bytes, so it cannot be kept as
-                                         the value of its topic */
+    TORONI_VALUE_TOO_LONG = 45,       /* the message, with 8 to 40 bytes more, is longer than a quarter of
+                                         retained_bytes, so it cannot be kept as the value of its topic */
     TORONI_RETAINED_FULL = 46,        /* the message cannot be kept as the value of its topic: all of retained_bytes is
                                          in use */
     TORONI_VALUE_MISSING = 47,        /* the topic has a value for which the bus had no room: toroni_last_missing says
@@ -259,9 +259,9 @@ typedef struct toroni_open_options {
                                      most 65536; 0: 256; TORONI_NO_ARRIVALS: none */
     uint32_t retained_topics;     /* for how many topics the bus keeps the newest message, at most 4096; 0: 512;
                                      TORONI_NO_RETAINED: none; see toroni_publisher_options.retained */
-    uint64_t retained_bytes;      /* that these messages take together, a multiple of 4096, at most 4 GiB; one message
-                                     takes at most a quarter of them, and each topic has room for two of its longest;
-                                     0: 448 KiB */
+    uint64_t retained_bytes;      /* that these messages take together, a multiple of 4096, at most 4 GiB; one message,
+                                     with 8 to 40 bytes more, takes at most a quarter of them, and each topic has room
+                                     for two of its longest; 0: 448 KiB */
 } toroni_open_options;
 
 #define TORONI_OPEN_OPTIONS_INIT                                                                            \
@@ -313,12 +313,13 @@ typedef struct toroni_publisher_options {
     toroni_policy policy; /* may only wait less than that of the bus: TORONI_POLICY_OVERWRITE, or the kind of the bus
                              with a shorter time */
     int to_descendants;   /* not 0: each call publishes to the topic and to everything below it */
-    int retained;         /* not 0: declares the topic retained. From now on and as long as it exists, the bus keeps the
-                             newest message of the topic, by any publisher: its value. A subscriber that joins later can
-                             have it at once (toroni_subscriber_options.retained), and toroni_bus_retained reads it. This
-                             handle publishes only what can be kept: otherwise it returns TORONI_VALUE_TOO_LONG or
-                             TORONI_RETAINED_FULL, and publishes nothing. Handles that have not declared the topic publish
-                             what they always do; the value is then missing (TORONI_VALUE_MISSING). */
+    int retained;         /* not 0: declares the topic retained. From now on, the bus keeps the newest message of the
+                             topic, whichever publisher sent it. This message is the value of the topic. The topic stays
+                             retained as long as the bus exists. A subscriber that joins later can have the value at once
+                             (toroni_subscriber_options.retained), and toroni_bus_retained reads it. This handle publishes
+                             only what can be kept: otherwise it returns TORONI_VALUE_TOO_LONG or TORONI_RETAINED_FULL,
+                             and publishes nothing. Handles that have not declared the topic publish what they always do;
+                             the value is then missing (TORONI_VALUE_MISSING). */
 } toroni_publisher_options;
 
 #define TORONI_PUBLISHER_OPTIONS_INIT                          \
@@ -332,12 +333,13 @@ typedef struct toroni_bytes {
     size_t length;
 } toroni_bytes;
 
-/* Creates a publisher on a topic, which is a path such as "plant/boiler/temperature". `options` may be NULL.
+/* Creates a publisher on a topic, which is a path such as "plant/boiler/temperature". `options` may be NULL. Waits for
+ * other publishers if the topic is new to the bus, or if `retained` is set.
  * Creates a handle: close it with toroni_publisher_close.
  * Errors: TORONI_INVALID_TOPIC, TORONI_INVALID_SETTING if the policy may wait longer than that of the bus,
- * TORONI_PERMISSION_DENIED, TORONI_TOO_MANY_PARTICIPANTS, TORONI_OUT_OF_REACH, and those of toroni_bus_open. With
- * `retained` also TORONI_NO_VALUES, TORONI_TOO_MANY_RETAINED, TORONI_EXCLUSIVE if another publisher is exclusive, and
- * TORONI_LEASE_LOST. */
+ * TORONI_REENTRANT, TORONI_PERMISSION_DENIED, TORONI_TOO_MANY_PARTICIPANTS, TORONI_OUT_OF_REACH, and those of
+ * toroni_bus_open. With `retained` also TORONI_NO_VALUES, TORONI_TOO_MANY_RETAINED, TORONI_EXCLUSIVE if another publisher
+ * is exclusive, and TORONI_LEASE_LOST. */
 int toroni_bus_publisher(const toroni_bus *bus, const char *topic, const toroni_publisher_options *options,
                          toroni_publisher **result);
 
@@ -347,7 +349,8 @@ void toroni_publisher_close(toroni_publisher *publisher);
 /* Returns the topic. The string lives as long as the handle. NULL if `publisher` is NULL. */
 const char *toroni_publisher_topic(const toroni_publisher *publisher);
 
-/* Returns the length of the longest message that can be published. 0 if `publisher` is NULL. */
+/* Returns the length of the longest message that can be published. 0 if `publisher` is NULL. If the publisher has declared
+ * its topic retained, the limit of retained_bytes may be less (TORONI_VALUE_TOO_LONG). */
 uint64_t toroni_publisher_largest_message(const toroni_publisher *publisher);
 
 /* Publishes a message of `length` bytes, which may be 0. The bytes are copied before the function returns.
@@ -450,7 +453,8 @@ int toroni_exclusive_open_topic(const toroni_exclusive *exclusive, const char *t
 /* Closes the handle. */
 void toroni_exclusive_topic_close(toroni_exclusive_topic *topic);
 
-/* Returns the length of the longest message that can be published on the topic. 0 if `topic` is NULL. */
+/* Returns the length of the longest message that can be published on the topic. 0 if `topic` is NULL. If the handle has
+ * declared the topic retained, the limit of retained_bytes may be less (TORONI_VALUE_TOO_LONG). */
 uint64_t toroni_exclusive_topic_largest_message(const toroni_exclusive_topic *topic);
 
 /* Publishes a message on a topic of the exclusive publisher, as toroni_publish_within does. Waits only for slow
@@ -763,7 +767,8 @@ int toroni_bus_subscribe_with(const toroni_bus *bus, const toroni_subscriber_opt
 /* Unsubscribes, and closes the handle. */
 void toroni_subscriber_close(toroni_subscriber *subscriber);
 
-/* Adds a pattern. A message that matches several patterns is received once.
+/* Adds a pattern. A message that matches several patterns is received once. A pattern that is added begins without the
+ * values of retained topics.
  * Errors: TORONI_INVALID_PATTERN, TORONI_FORKED. */
 int toroni_subscriber_add_pattern(toroni_subscriber *subscriber, const char *pattern);
 

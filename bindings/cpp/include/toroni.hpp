@@ -908,7 +908,8 @@ public:
         const char *topic = toroni_publisher_topic(get());
         return topic ? topic : "";
     }
-    // Returns the length of the longest message that can be published; 0 if this object was moved from.
+    // Returns the length of the longest message that can be published; 0 if this object was moved from. With `retained`,
+    // less may be possible; see toroni_publisher_largest_message.
     std::uint64_t largest_message() const { return toroni_publisher_largest_message(get()); }
     // Returns the handle for the C functions. This object still owns it.
     toroni_publisher *get() const noexcept { return handle_.get(); }
@@ -933,7 +934,8 @@ private:
 // A topic of an exclusive publisher. It belongs to one thread at a time.
 class exclusive_topic {
 public:
-    // Returns the length of the longest message that can be published; 0 if this object was moved from.
+    // Returns the length of the longest message that can be published; 0 if this object was moved from. With `retained`,
+    // less may be possible; see toroni_exclusive_topic_largest_message.
     std::uint64_t largest_message() const { return toroni_exclusive_topic_largest_message(get()); }
     // Returns the handle for the C functions. This object still owns it.
     toroni_exclusive_topic *get() const noexcept { return handle_.get(); }
@@ -1462,7 +1464,7 @@ public:
         return subscriber(handle);
     }
 
-    // Adds a pattern.
+    // Adds a pattern, which begins without the values of retained topics.
     void add_pattern(const std::string &pattern) { add_pattern(pattern, std::nothrow).value(); }
     result<void> add_pattern(const std::string &pattern, std::nothrow_t) {
         return detail::done(toroni_subscriber_add_pattern(get(), pattern.c_str()));
