@@ -142,14 +142,10 @@ impl Bus {
         let policy = policy.map(|policy| settings::policy("policy", policy)).transpose()?;
         let bus = self.handle(py)?;
         let made = py.detach(|| bus.publisher(topic));
-        let mut publisher = made.map_err(|error| errors::on_publisher(py, &error))?;
-        if retained {
-            let answer = py.detach(|| publisher.retained());
-            publisher = answer.map_err(|error| errors::on_retain(py, &error))?;
-        }
+        let publisher = made.map_err(|error| errors::on_publisher(py, &error))?;
         let publisher = publisher.to_descendants(to_descendants);
         let bus_policy = self.policy(py, &bus)?;
-        Publisher::made(py, publisher, bus_policy, policy)
+        Publisher::made(py, publisher, bus_policy, policy, retained)
     }
 
     /// Makes an exclusive publisher: the only publisher of the bus until it is closed. Waits until the publishers that

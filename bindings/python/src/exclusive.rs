@@ -60,17 +60,18 @@ impl ExclusivePublisher {
         let timeout = || errors::on_publish(py, &PublishError::Timeout);
         let made = made.ok_or_else(timeout)?;
         let mut made = made.map_err(|error| errors::on_publisher(py, &error))?;
-        if retained {
-            let answer =
-                self.locked(py, None, |exclusive| py.detach(move || exclusive.retained(made)))?;
-            let answer = answer.ok_or_else(timeout)?;
-            made = answer.map_err(|error| errors::on_retain(py, &error))?;
-        }
         made = made.to_descendants(to_descendants);
         let policy = policy.unwrap_or(self.bus_policy);
         if policy != self.bus_policy {
             made =
                 made.with_policy(policy).map_err(|error| errors::invalid(py, error.to_string()))?;
+        }
+        // Last, as in a publisher.
+        if retained {
+            let answer =
+                self.locked(py, None, |exclusive| py.detach(move || exclusive.retained(made)))?;
+            let answer = answer.ok_or_else(timeout)?;
+            made = answer.map_err(|error| errors::on_retain(py, &error))?;
         }
         Ok(ExclusiveTopic {
             name: PyString::new(py, made.topic().as_str()).unbind(),

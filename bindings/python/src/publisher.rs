@@ -188,12 +188,18 @@ impl Publisher {
         mut publisher: toroni::Publisher,
         bus_policy: toroni::Policy,
         policy: Option<toroni::Policy>,
+        retained: bool,
     ) -> PyResult<Self> {
         let policy = policy.unwrap_or(bus_policy);
         if policy != bus_policy {
             publisher = publisher
                 .with_policy(policy)
                 .map_err(|error| errors::invalid(py, error.to_string()))?;
+        }
+        // Last, because a declaration lasts: a call that raises must not leave one.
+        if retained {
+            let answer = py.detach(|| publisher.retained());
+            publisher = answer.map_err(|error| errors::on_retain(py, &error))?;
         }
         let limit = longest_wait(policy);
         Ok(Self {

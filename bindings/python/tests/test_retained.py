@@ -17,7 +17,7 @@ from conftest import SECONDS
 from test_processes import line, start
 
 import toroni
-from toroni import Entry, Origin, RetainedMessage
+from toroni import Entry, Origin, Policy, RetainedMessage
 
 KIB = 1 << 10
 
@@ -330,6 +330,15 @@ def test_the_setting_is_checked(directory: Path) -> None:
     with toroni.Bus("b", retained_topics=None, retained_bytes=8 * KIB) as bus:
         stats = bus.stats().retained
         assert (stats.max_topics, stats.bytes) == (512, 8 * KIB)
+
+
+def test_a_policy_that_is_refused_retains_no_topic(bus: toroni.Bus) -> None:
+    forever = Policy.wait(None)
+    with pytest.raises(toroni.Invalid):
+        bus.publisher("a", retained=True, policy=forever)
+    with bus.exclusive() as exclusive, pytest.raises(toroni.Invalid):
+        exclusive.topic("b", retained=True, policy=forever)
+    assert bus.stats().retained.topics == 0
 
 
 def test_a_router_takes_no_values(bus: toroni.Bus) -> None:
