@@ -65,6 +65,16 @@ enum Kept {
     Error(ReceiveError),
 }
 
+impl Kept {
+    /// Returns whether it is a value that the subscriber asked for, or says that one is missing.
+    fn is_value(&self, py: Python<'_>) -> bool {
+        match self {
+            Self::Message(message) => message.bind(py).as_super().get().is_retained,
+            Self::Error(error) => matches!(error, ReceiveError::ValueMissing { .. }),
+        }
+    }
+}
+
 /// The Python objects of topic names.
 #[derive(Default)]
 struct Names {
@@ -174,24 +184,20 @@ impl Subscriber {
     #[getter]
     fn position(&self, py: Python<'_>) -> PyResult<u64> {
         let receiver = self.lock(py)?;
-        let kept = match &receiver.kept {
-            Some(Kept::Message(message)) => Some(message.bind(py).as_super().get()),
-            _ => None,
-        };
-        // A value is from before the place where it continues.
-        let kept = kept.filter(|message| !message.is_retained);
-        Ok(kept.map_or_else(|| receiver.subscriber.position(), |message| message.position))
+        match &receiver.kept {
+            // A value is from before the place where it continues.
+            Some(kept @ Kept::Message(message)) if !kept.is_value(py) => {
+                Ok(message.bind(py).as_super().get().position)
+            }
+            _ => Ok(receiver.subscriber.position()),
+        }
     }
 
     /// Whether all values that the subscriber asked for with retained=True were received: what it receives next is new.
     #[getter]
     fn is_current(&self, py: Python<'_>) -> PyResult<bool> {
         let receiver = self.lock(py)?;
-        let keeps_value = match &receiver.kept {
-            Some(Kept::Message(message)) => message.bind(py).as_super().get().is_retained,
-            Some(Kept::Error(error)) => matches!(error, ReceiveError::ValueMissing { .. }),
-            None => false,
-        };
+        let keeps_value = receiver.kept.as_ref().is_some_and(|kept| kept.is_value(py));
         Ok(receiver.subscriber.is_current() && !keeps_value)
     }
 
