@@ -6,7 +6,7 @@ use crate::inlet::Inlet;
 use crate::publisher::Publisher;
 use crate::settings;
 use crate::subscriber::Subscriber;
-use crate::{errors, stats};
+use crate::{errors, message, stats};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -260,7 +260,7 @@ impl Bus {
         let bus = self.handle(py)?;
         let answer =
             py.detach(|| bus.retained(topic)).map_err(|error| errors::on_retained(py, &error))?;
-        answer.map(|message| stats::of_retained_message(py, &message)).transpose()
+        answer.map(|message| message::of_retained(py, &message)).transpose()
     }
 
     /// Returns a list of the values of all topics that match a pattern, in the order of the bus. A value that cannot be read
@@ -274,7 +274,7 @@ impl Bus {
         let answer = py.detach(|| bus.retained_matching(pattern));
         let values = answer.map_err(|error| errors::on_retained(py, &error))?;
         let converted = values.iter().map(|value| match value {
-            Ok(message) => stats::of_retained_message(py, message),
+            Ok(message) => message::of_retained(py, message),
             Err(error) => {
                 Ok(errors::on_retained(py, error).into_value(py).into_bound(py).into_any())
             }

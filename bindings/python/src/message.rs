@@ -1,12 +1,13 @@
-//! Received messages.
+//! Messages that were received, and values of retained topics.
 
+use crate::stats::{instance, since_1970_ns};
 use crate::{buffer, inlet};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString, PyType};
+use pyo3::types::{PyBytes, PyDict, PyString, PyType};
 use std::ffi::c_int;
-use std::time::{SystemTime, UNIX_EPOCH};
-use toroni::Origin;
+use std::time::SystemTime;
+use toroni::{Origin, RetainedMessage};
 
 /// Everything about a received message except its bytes.
 ///
@@ -56,7 +57,7 @@ impl Received {
     /// timestamps.
     #[getter]
     fn timestamp_ns(&self) -> Option<u128> {
-        Some(self.timestamp?.duration_since(UNIX_EPOCH).ok()?.as_nanos())
+        self.timestamp.map(since_1970_ns)
     }
 
     /// Whether the message was also published to everything below its topic.
@@ -180,4 +181,21 @@ impl Received {
     pub(crate) fn copy(&self, py: Python<'_>) -> Self {
         Self { topic: self.topic.clone_ref(py), ..*self }
     }
+}
+
+/// Makes an instance of the class in `python/toroni/_retained.py`.
+pub(crate) fn of_retained<'py>(
+    py: Python<'py>,
+    message: &RetainedMessage,
+) -> PyResult<Bound<'py, PyAny>> {
+    instance!(py, "RetainedMessage", {
+        topic: message.topic(),
+        payload: PyBytes::new(py, message.payload()),
+        position: message.position(),
+        sequence: message.sequence(),
+        to_descendants: message.to_descendants(),
+        timestamp_ns: message.timestamp().map(since_1970_ns),
+        origin: message.origin().map(|origin| inlet::of_origin(py, origin)).transpose()?,
+        number: message.number(),
+    })
 }

@@ -1,14 +1,13 @@
 //! Converts statistics to the classes of `python/toroni/_stats.py`.
 
-use crate::inlet;
 use crate::settings::{Policy, name_of_lock, name_of_notify};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyDict, PyList};
 use std::time::{SystemTime, UNIX_EPOCH};
 use toroni::{
-    BusStats, LockOwner, PublisherStats, Reopened, RetainedMessage, RetainedStats,
-    SubscriberSlotStats, TopicStats, ValueStats,
+    BusStats, LockOwner, PublisherStats, Reopened, RetainedStats, SubscriberSlotStats, TopicStats,
+    ValueStats,
 };
 
 /// Makes an instance of a class that is written in Python.
@@ -50,7 +49,7 @@ macro_rules! instance_of_participant {
 }
 
 /// Returns nanoseconds since 1970 (UTC).
-fn since_1970_ns(time: SystemTime) -> u128 {
+pub(crate) fn since_1970_ns(time: SystemTime) -> u128 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()
 }
 
@@ -117,22 +116,6 @@ fn of_retained<'py>(py: Python<'py>, stats: &RetainedStats) -> PyResult<Bound<'p
         missing: stats.missing,
         used_bytes: stats.used_bytes,
         bytes: stats.bytes,
-    })
-}
-
-pub(crate) fn of_retained_message<'py>(
-    py: Python<'py>,
-    message: &RetainedMessage,
-) -> PyResult<Bound<'py, PyAny>> {
-    instance!(py, "RetainedMessage", {
-        topic: message.topic(),
-        payload: PyBytes::new(py, message.payload()),
-        position: message.position(),
-        sequence: message.sequence(),
-        to_descendants: message.to_descendants(),
-        timestamp_ns: message.timestamp().map(since_1970_ns),
-        origin: message.origin().map(|origin| inlet::of_origin(py, origin)).transpose()?,
-        number: message.number(),
     })
 }
 
