@@ -316,9 +316,9 @@ typedef struct toroni_publisher_options {
     int retained;         /* not 0: declares the topic retained. From now on, the bus keeps the newest message of the
                              topic, whichever publisher sent it. This message is the value of the topic. The topic stays
                              retained as long as the bus exists. A subscriber that joins later can have the value at once
-                             (toroni_subscriber_options.retained), and toroni_bus_retained reads it. This handle publishes
-                             only what can be kept: otherwise it returns TORONI_VALUE_TOO_LONG or TORONI_RETAINED_FULL,
-                             and publishes nothing. Handles that have not declared the topic publish what they always do;
+                             (toroni_subscriber_options.retained), and toroni_bus_retained reads it. If the bus has no room
+                             for a message, this handle returns TORONI_VALUE_TOO_LONG or TORONI_RETAINED_FULL, and
+                             publishes nothing. A handle that has not declared the topic publishes such a message, too, and
                              the value is then missing (TORONI_VALUE_MISSING). */
 } toroni_publisher_options;
 
@@ -406,10 +406,10 @@ typedef int (*toroni_fill)(void *data, size_t length, void *context);
 int toroni_publish_in_place(const toroni_publisher *publisher, size_t length, uint64_t timeout_ns, toroni_fill fill,
                             void *context, uint64_t *sequence);
 
-/* Clears the value of the topic, which the publisher must have declared retained: from this place of the order on, there
- * is none until the next message. Subscribers that asked for values receive a message with TORONI_MESSAGE_CLEARED;
- * others notice nothing. A message without a payload is a value, and clears nothing. Waits and fails as
- * toroni_publish_within does, and writes the sequence of this place to `sequence`, which may be NULL.
+/* Clears the value of the topic, which the publisher must have declared retained. The topic then has no value until its
+ * next message. Subscribers that asked for values receive a message with TORONI_MESSAGE_CLEARED; others notice nothing.
+ * A message without a payload is a value, and clears nothing. Waits and fails as toroni_publish_within does, and writes
+ * the sequence of the clear to `sequence`, which may be NULL.
  * Errors: TORONI_NOT_RETAINED, and those of toroni_publish_within except TORONI_TOO_LONG. */
 int toroni_publisher_clear(const toroni_publisher *publisher, uint64_t timeout_ns, uint64_t *sequence);
 
@@ -610,9 +610,9 @@ int toroni_inlet_open_topic(const toroni_inlet *inlet, const char *topic, toroni
 /* Closes the handle. */
 void toroni_inlet_topic_close(toroni_inlet_topic *topic);
 
-/* Declares a topic of the inlet retained; see toroni_publisher_options.retained. What an inlet brings is published even if
- * it cannot be kept: its value is then missing (TORONI_VALUE_MISSING). A topic that was made while another publisher was
- * exclusive is entered in the topic table now. Waits for other publishers. No other thread may use the topic meanwhile.
+/* Declares a topic of the inlet retained; see toroni_publisher_options.retained. An inlet publishes a message even if the
+ * bus has no room for it. The value is then missing (TORONI_VALUE_MISSING). A topic that was made while another publisher
+ * was exclusive is entered in the topic table now. Waits for other publishers. No other thread may use the topic meanwhile.
  * Errors: TORONI_NO_VALUES, TORONI_TOO_MANY_RETAINED, TORONI_EXCLUSIVE, TORONI_FOREIGN_TOPIC if another inlet made the
  * topic, TORONI_REENTRANT, TORONI_LEASE_LOST, TORONI_FORKED, TORONI_CORRUPT. */
 int toroni_inlet_retain(const toroni_inlet *inlet, toroni_inlet_topic *topic);
@@ -697,9 +697,9 @@ typedef struct toroni_subscriber_options {
                                     them; those without a timestamp are received; 0: any age */
     int after_loss;              /* TORONI_CONTINUE_... */
     int retained;                /* not 0: it first receives the values of all retained topics that match, in the order of
-                                    the bus, and then what follows, without a gap or a duplicate; after TORONI_LAPPED it
+                                    the bus, and then what follows, without a gap or a duplicate. After TORONI_LAPPED it
                                     first receives the values that changed within the loss. Messages with
-                                    TORONI_MESSAGE_RETAINED are values. A value has any age, whatever max_age_ns says. */
+                                    TORONI_MESSAGE_RETAINED are values. max_age_ns does not apply to them. */
 } toroni_subscriber_options;
 
 #define TORONI_SUBSCRIBER_OPTIONS_INIT                                             \

@@ -886,8 +886,8 @@ public:
         });
     }
 
-    // Clears the value of the topic, which the publisher must have declared retained, and returns the sequence of that;
-    // see toroni_publisher_clear.
+    // Clears the value of the topic, which the publisher must have declared retained, and returns the sequence of the
+    // clear; see toroni_publisher_clear.
     std::uint64_t clear() const { return clear(std::nothrow).value(); }
     result<std::uint64_t> clear(std::nothrow_t) const {
         std::uint64_t sequence = 0;
