@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from toroni._errors import Corrupt, Invalid, Lapped, Lost, NotFound, ValueMissing
 from toroni._inlet import Origin
+from toroni._message import HasPayload
 from toroni._toroni import matches
 
 _MAGIC_BYTES = 8
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedMessage:
+class RecordedMessage(HasPayload):
     """A message of a recording. It has the attributes of a received message, without a position and an origin."""
 
     topic: str
@@ -39,20 +40,6 @@ class RecordedMessage:
     """Whether it is the value of a retained topic at this place, and was published before."""
     is_cleared: bool = False
     """Whether it is no message, but says that the value of its topic was cleared."""
-
-    @property
-    def text(self) -> str:
-        """The payload as text. Bytes that are not UTF-8 become U+FFFD."""
-        return self.payload.decode("utf-8", "replace")
-
-    def __len__(self) -> int:
-        return len(self.payload)
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __bytes__(self) -> bytes:
-        return self.payload
 
 
 class _Whole:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from toroni._message import HasPayload
+
 if TYPE_CHECKING:
     from toroni._inlet import Origin
 
 
 @dataclass(frozen=True, slots=True)
-class RetainedMessage:
+class RetainedMessage(HasPayload):
     """The value of a topic: a copy of its newest message. Made by Bus.retained and Bus.retained_matching. It has the
     attributes of a received message, without next_position."""
 
@@ -28,17 +30,3 @@ class RetainedMessage:
     """Where it was first published. None if it did not come from elsewhere."""
     number: int | None
     """Its place in an order over several buses. None if it has none."""
-
-    @property
-    def text(self) -> str:
-        """The payload as text. Bytes that are not UTF-8 become U+FFFD."""
-        return self.payload.decode("utf-8", "replace")
-
-    def __len__(self) -> int:
-        return len(self.payload)
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __bytes__(self) -> bytes:
-        return self.payload
