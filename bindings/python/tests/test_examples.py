@@ -64,6 +64,8 @@ def test_the_state_that_a_late_subscriber_receives(directory: Path) -> None:
         assert subscriber.stdout.readline() == "plant/setpoint is 350\n"
         publish("360")
         assert subscriber.stdout.readline() == "plant/setpoint changes to 360\n"
+        publish("")
+        assert subscriber.stdout.readline() == "plant/setpoint was cleared\n"
         subscriber.send_signal(signal.SIGINT)
         assert "KeyboardInterrupt" in subscriber.communicate(timeout=SECONDS)[1]
     finally:
