@@ -32,8 +32,8 @@ use toroni::{BusConfig, OpenError};
 ///     256; only an Inlet needs them
 /// retained_topics: for how many topics the bus keeps the newest message, at most 4096; default 512; with 0, the bus keeps
 ///     no values
-/// retained_bytes: bytes for these messages, a multiple of 4096, at most 4 GiB; default 448 KiB. One message takes a quarter
-///     of them at most, and each topic has room for two of its longest
+/// retained_bytes: bytes for these messages, a multiple of 4096, at most 4 GiB; default 448 KiB. One message, with 8 to 40
+///     bytes more, takes at most a quarter of them, and each topic has room for two of its longest
 /// policy: what publishers do about slow subscribers: a Policy, "overwrite", "wait" or "wait:forever"; default
 ///     "wait", which is Policy.wait(0.1)
 /// lock: how publishers exclude one another: "lease" or "robust"; default "lease"
@@ -126,10 +126,11 @@ impl Bus {
     /// messages also go to subscribers of everything below the topic. policy is written as for Bus, and can only
     /// wait less than the policy of the bus.
     ///
-    /// With retained, the bus keeps the newest message of the topic from now on, by any publisher: its value. A subscriber
-    /// with retained=True receives it first, however late it comes, and Bus.retained returns it. The topic stays retained
-    /// as long as the bus exists. Raises NoValues if the bus was created without room for values, and TooManyRetained if
-    /// it can retain no other topic.
+    /// With retained, the bus keeps the newest message of the topic from now on, whichever publisher sent it. This message is
+    /// the value of the topic. A subscriber with retained=True receives the value first, however late it joins, and
+    /// Bus.retained returns it. The topic stays retained as long as the bus exists. Raises NoValues if the bus was created
+    /// without room for values, TooManyRetained if it can retain no other topic, and Exclusive if it has an exclusive
+    /// publisher.
     #[pyo3(signature = (topic, *, to_descendants=false, policy=None, retained=false))]
     fn publisher(
         &self,
@@ -250,8 +251,8 @@ impl Bus {
         Ok(CLASS.import(py, "toroni._router", "Router")?.call1((subscriber,))?.unbind())
     }
 
-    /// Returns the value of a topic, a toroni.RetainedMessage: its newest message since a publisher declared it with
-    /// retained=True. Returns None if the topic is not retained, has no value yet, or if that was cleared. Raises
+    /// Returns the value of a topic, a toroni.RetainedMessage. It is the newest message since a publisher declared the topic
+    /// with retained=True. Returns None if the topic is not retained, has no value yet, or if that was cleared. Raises
     /// ValueMissing if there is a value but the bus had no room for it, and NoValues if the bus keeps none.
     ///
     /// It reads without subscribing, and waits for no publisher. After this thread has received a message of the topic, it

@@ -178,7 +178,7 @@ impl ExclusivePublisher {
         answer.inspect_err(|error| errors::set_published(py, error, published))
     }
 
-    /// Ends the value of a topic, and returns the sequence of that; see Publisher.clear.
+    /// Clears the value of a topic, and returns the sequence of the clear; see Publisher.clear.
     #[pyo3(signature = (topic, timeout=None))]
     fn clear(
         &self,
@@ -240,7 +240,8 @@ impl ExclusiveTopic {
         self.name.clone_ref(py)
     }
 
-    /// Size of the largest message that can be published on this topic, in bytes.
+    /// Size of the largest message that can be published on this topic, in bytes. With retained=True, a value may have to
+    /// be shorter; see Publisher.largest_message.
     #[getter]
     fn largest_message(&self) -> u64 {
         self.topic.largest_message()

@@ -63,8 +63,8 @@ impl Inlet {
     /// Makes a topic to publish on, which is a path such as plant/boiler/temperature. While the topic table of the bus
     /// is less than half full, a new topic is entered there. Beyond that, the name travels with each message.
     ///
-    /// With retained, the bus keeps its newest message from now on; see Bus.publisher. Here too little room for a value
-    /// refuses no message: the value is then missing, and readers get ValueMissing.
+    /// With retained, the bus keeps the newest message of the topic from now on; see Bus.publisher. An inlet publishes a
+    /// message even if the bus has no room for it. The value is then missing, and readers get ValueMissing.
     #[pyo3(signature = (topic, *, retained=false))]
     fn topic(&self, py: Python<'_>, topic: &str, retained: bool) -> PyResult<InletTopic> {
         let inlet = self.handle(py)?;

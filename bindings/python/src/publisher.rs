@@ -44,7 +44,8 @@ impl Publisher {
         self.topic.clone_ref(py)
     }
 
-    /// Size of the largest message that this publisher can publish, in bytes.
+    /// Size of the largest message that this publisher can publish, in bytes. With retained=True, a value may have to be
+    /// shorter: it takes at most a quarter of the bytes for values, and publish raises ValueTooLong beyond that.
     #[getter]
     fn largest_message(&self) -> u64 {
         self.largest_message
@@ -59,7 +60,7 @@ impl Publisher {
     /// Publishes a message, and returns its sequence, which is the sequence of the message for each subscriber that
     /// receives it. Waits for other publishers, and for slow subscribers as the policy says. Raises Timeout after
     /// timeout seconds, and TooLong if the message has more than largest_message bytes. With retained=True, raises
-    /// ValueTooLong or RetainedFull if the bus has no room for the value; then nothing is published.
+    /// ValueTooLong or RetainedFull if the bus has no room for the value. Then nothing is published.
     #[pyo3(signature = (payload, timeout=None))]
     fn publish(
         &self,
@@ -133,10 +134,10 @@ impl Publisher {
         answer.inspect_err(|error| errors::set_published(py, error, published))
     }
 
-    /// Ends the value of the topic, at its place in the order, and returns the sequence of that. Then there is none until
-    /// the next message. Subscribers with retained=True receive a message that is_cleared; others notice nothing. A
-    /// message without bytes is a value, and clears nothing. Waits as publish does. Raises NotRetained if this publisher
-    /// was made without retained=True.
+    /// Clears the value of the topic, and returns the sequence of the clear. The topic then has no value until its next
+    /// message. Subscribers with retained=True receive a message that is_cleared; others notice nothing. A message without
+    /// bytes is a value, and clears nothing. Waits as publish does. Raises NotRetained if this publisher was made without
+    /// retained=True.
     #[pyo3(signature = (timeout=None))]
     fn clear(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<u64> {
         let handle = self.handle(py)?;

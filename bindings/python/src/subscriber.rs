@@ -146,8 +146,8 @@ impl Subscriber {
         asyncio(slf.py())?.call_method1("receive_many", (slf, limit))
     }
 
-    /// Adds a pattern. A message that matches several patterns is received once. The pattern adds no values of retained
-    /// topics: those were determined when the subscriber was made.
+    /// Adds a pattern. A message that matches several patterns is received once. A pattern that is added begins without the
+    /// values of retained topics.
     fn add_pattern(&self, py: Python<'_>, pattern: &str) -> PyResult<()> {
         self.lock(py)?
             .subscriber

@@ -33,11 +33,11 @@ class TooLong(Invalid):
 
 class ValueTooLong(TooLong):
     """A message is longer than the value of a topic may be. Only a publisher that was made with retained=True raises
-    this: nothing was published. length and limit count the record: the message, and 8 to 40 bytes more."""
+    this. Nothing was published. length and limit count the record, which has 8 to 40 bytes more than the message."""
 
 
 class NotRetained(Invalid):
-    """The topic was made without retained=True, so there is no value that it could clear."""
+    """The publisher or topic was made without retained=True, so it cannot clear the value."""
 
 
 class NotFound(Error, FileNotFoundError):
@@ -118,8 +118,8 @@ class TooManyRetained(Error):
 
 
 class RetainedFull(Error):
-    """The bytes of the bus for values are in use, so a message would not find room. Only a publisher that was made with
-    retained=True raises this: nothing was published."""
+    """The bytes of the bus for values are in use, so there is no room for a message. Only a publisher that was made with
+    retained=True raises this. Nothing was published."""
 
     def __init__(self, message: str, limit: int = 0) -> None:
         super().__init__(message)
@@ -194,7 +194,7 @@ class Lost(Error):
 
 
 class ValueMissing(Error):
-    """A topic has a value, but the bus had no room for it. A subscriber continues with the next value."""
+    """A topic has a value, but the bus had no room for it. A subscriber continues with the next call."""
 
     def __init__(self, message: str, topic: str = "", sequence: int = 0, length: int = 0) -> None:
         super().__init__(message)

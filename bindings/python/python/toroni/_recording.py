@@ -71,8 +71,7 @@ class Recording(Iterator[RecordedMessage]):
     """An iterator over the messages of a recording, in the order of the bus.
 
     It raises Lapped and Lost where messages are missing, and ValueMissing where a value is, with the sequence of that
-    place; the next call continues after them. A recording whose
-    recorder was killed ends with its last whole chunk."""
+    place. The next call continues after them. A recording whose recorder was killed ends with its last whole chunk."""
 
     def __init__(self, file: str | os.PathLike[str], *patterns: str) -> None:
         try:

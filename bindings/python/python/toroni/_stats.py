@@ -41,7 +41,7 @@ class ValueStats:
     bytes: int | None
     """Bytes of the payload; if it is missing, with what precedes that; None if there is none."""
     timestamp_ns: int | None
-    """When it was published, in nanoseconds since 1970 (UTC), if publishers state that."""
+    """When it was published, in nanoseconds since 1970 (UTC). None if that is not known."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class RetainedStats:
     topics: int
     """How many topics are retained."""
     max_topics: int
-    """How many may be."""
+    """How many topics can be retained."""
     missing: int
     """How many of them have a value that is missing: the bus had no room for it, and its message has left the ring."""
     used_bytes: int
