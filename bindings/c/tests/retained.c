@@ -350,8 +350,13 @@ void what_cannot_be_retained_is_refused(void) {
     RETURNS(TORONI_INVALID_SETTING, toroni_bus_open("b", &opening, &other));
     opening.retained_bytes = 8192;
     OK(toroni_bus_open("bytes_only", &opening, &other));
+    /* A policy that is refused leaves no topic retained. */
+    options.policy.kind = TORONI_POLICY_WAIT, options.policy.limit_ns = TORONI_FOREVER;
+    RETURNS(TORONI_INVALID_SETTING, toroni_bus_publisher(other, "t", &options, &refused));
+    options.policy.kind = TORONI_POLICY_DEFAULT, options.policy.limit_ns = 0;
     OK(toroni_bus_take_stats(other, &stats));
     CHECK(toroni_stats_bus(stats)->max_retained_topics == 512 && toroni_stats_bus(stats)->retained_bytes == 8192);
+    CHECK(toroni_stats_bus(stats)->retained_topics == 0);
     toroni_stats_close(stats);
     toroni_bus_close(other);
     opening.retained_topics = TORONI_NO_RETAINED, opening.retained_bytes = 0;
