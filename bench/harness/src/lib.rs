@@ -19,6 +19,7 @@
 //!   [`conformance`](mod@conformance): the tests that each adapter passes; [`idle`]: how all of them poll.
 //! - [`topics`]: what a channel with topics must offer to be measured while other subscribers sleep. [`values`]: what one that
 //!   keeps the newest message of each topic must offer.
+//!   [`server`]: starts what some of them need.
 //! - [`process_group`] and [`child`]: both ends of a run; [`job`]: the messages between them.
 //! - [`sequence`]: the bytes by which a receiver proves that no message is lost, doubled or out of order.
 //! - [`summary`]: medians, spreads, percentiles. [`report`]: tables, JSON and charts of them.
@@ -43,6 +44,7 @@ pub mod registry;
 pub mod report;
 pub mod run_directory;
 pub mod sequence;
+pub mod server;
 pub mod summary;
 pub mod topics;
 pub mod transport;

@@ -6,25 +6,21 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitCode};
 
 use dbus::Message;
 use dbus::channel::Channel;
 use toroni_bench_harness::Failure;
 use toroni_bench_harness::run_directory::RunDirectory;
+use toroni_bench_harness::server::{self, PATIENCE, Process};
 use toroni_bench_harness::topics::{self, Crowd, LONGEST_SILENCE, Topics};
 use toroni_bench_harness::transport::{About, Guarantees};
-use toroni_process::Process;
 
 fn main() -> ExitCode {
     toroni_bench_harness::child::main_with_topics::<DBus>()
 }
 
 struct DBus;
-
-/// The daemon, killed and reaped when dropped.
-struct Daemon(#[expect(dead_code, reason = "dropped")] Process);
 
 struct Publisher {
     channel: Channel,
@@ -40,12 +36,10 @@ struct Subscriber {
 const DAEMON: &str = "dbus-daemon";
 const INTERFACE: &str = "org.toroni.Bench";
 const MEMBER: &str = "Message";
-/// How long the daemon may take to start, and to answer.
-const PATIENCE: Duration = Duration::from_secs(25);
 
 impl Topics for DBus {
     const NAME: &'static str = "dbus";
-    type Host = Daemon;
+    type Host = Process;
     type Publisher = Publisher;
     type Subscriber = Subscriber;
 
@@ -57,29 +51,15 @@ impl Topics for DBus {
         }
     }
 
-    fn host(directory: &RunDirectory, _: &Crowd) -> Result<Daemon, Failure> {
+    fn host(directory: &RunDirectory, _: &Crowd) -> Result<Process, Failure> {
         let mut command = Command::new(DAEMON);
         command
             .args(["--session", "--nofork", "--nopidfile", "--nosyslog"])
-            .args(["--address", &address(directory)])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            // It complains if it may not raise its limit of descriptors, which is high enough.
-            .stderr(Stdio::null());
-        let process = Process::spawn(&mut command).map_err(Failure::of(
-            "start dbus-daemon (Debian's package dbus-daemon, or bench/install-peers, has it)",
-        ))?;
-        let pid = process.id().to_string();
-        let daemon = Daemon(process);
-        let start = Instant::now();
-        while let Err(failure) = connect(directory) {
-            if start.elapsed() > PATIENCE {
-                return Err(failure);
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+            .args(["--address", &address(directory)]);
+        let daemon = server::start(&mut command, || connect(directory))?;
         let path = pid_file(directory);
-        std::fs::write(&path, pid).map_err(Failure::of(format!("write {}", path.display())))?;
+        std::fs::write(&path, daemon.id().to_string())
+            .map_err(Failure::of(format!("write {}", path.display())))?;
         Ok(daemon)
     }
 

@@ -9,24 +9,20 @@
 mod client;
 
 use std::ffi::{CStr, CString};
-use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitCode};
 
 use client::Client;
 use toroni_bench_harness::Failure;
 use toroni_bench_harness::run_directory::RunDirectory;
+use toroni_bench_harness::server::{self, Process};
 use toroni_bench_harness::transport::{About, Guarantees};
 use toroni_bench_harness::values::{self, Kept, Values};
-use toroni_process::Process;
 
 fn main() -> ExitCode {
     toroni_bench_harness::child::main_with_values::<Mosquitto>()
 }
 
 struct Mosquitto;
-
-/// The broker, killed and reaped when dropped.
-struct Broker(#[expect(dead_code, reason = "dropped")] Process);
 
 struct Writer {
     client: Client,
@@ -38,16 +34,13 @@ struct Reader {
     topics: Vec<CString>,
 }
 
-const PROGRAM: &str = "mosquitto";
 const PATTERN: &CStr = c"value/#";
 /// Of a message that is not kept, whose acknowledgement ends an update.
 const SETTLED: &CStr = c"settled";
-/// How long the broker may take to start.
-const PATIENCE: Duration = Duration::from_secs(25);
 
 impl Values for Mosquitto {
     const NAME: &'static str = "mosquitto";
-    type Host = Broker;
+    type Host = Process;
     type Writer = Writer;
     type Reader = Reader;
 
@@ -59,7 +52,7 @@ impl Values for Mosquitto {
         }
     }
 
-    fn host(directory: &RunDirectory, _: &Kept) -> Result<Broker, Failure> {
+    fn host(directory: &RunDirectory, _: &Kept) -> Result<Process, Failure> {
         let settings = directory.path.join("mosquitto.conf");
         let text = format!(
             "listener 0 {}\nallow_anonymous true\npersistence false\nmax_queued_messages 0\nsys_interval 0\nlog_dest none\n\
@@ -67,21 +60,8 @@ impl Values for Mosquitto {
             socket(directory)
         );
         std::fs::write(&settings, text).map_err(Failure::of("write the settings of the broker"))?;
-        let mut command = Command::new(PROGRAM);
-        command.arg("-c").arg(&settings);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let process = Process::spawn(&mut command).map_err(Failure::of(
-            "start mosquitto (Debian's package mosquitto, or bench/install-peers, has it)",
-        ))?;
-        let broker = Broker(process);
-        let start = Instant::now();
-        loop {
-            match connect(directory, "host") {
-                Ok(_) => return Ok(broker),
-                Err(failure) if start.elapsed() > PATIENCE => return Err(failure),
-                Err(_) => std::thread::sleep(Duration::from_millis(5)),
-            }
-        }
+        let mut command = Command::new("mosquitto");
+        server::start(command.arg("-c").arg(&settings), || connect(directory, "host"))
     }
 
     fn writer(directory: &RunDirectory, kept: &Kept) -> Result<Writer, Failure> {

@@ -8,24 +8,20 @@
 
 mod client;
 
-use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitCode};
 
 use client::Client;
 use toroni_bench_harness::Failure;
 use toroni_bench_harness::run_directory::RunDirectory;
+use toroni_bench_harness::server::{self, Process};
 use toroni_bench_harness::transport::{About, Guarantees};
 use toroni_bench_harness::values::{self, Kept, Values};
-use toroni_process::Process;
 
 fn main() -> ExitCode {
     toroni_bench_harness::child::main_with_values::<Nats>()
 }
 
 struct Nats;
-
-/// The server, killed and reaped when dropped.
-struct Server(#[expect(dead_code, reason = "dropped")] Process);
 
 struct Writer {
     client: Client,
@@ -42,8 +38,6 @@ struct Reader {
 }
 
 const PROGRAM: &str = "nats-server";
-/// How long the server may take to start.
-const PATIENCE: Duration = Duration::from_secs(25);
 /// Updates that wait for their acknowledgement, at most.
 const IN_FLIGHT: u64 = 4096;
 const BUCKET: &str = "KV_bench";
@@ -51,7 +45,7 @@ const VALUES: &str = "_INBOX.values";
 
 impl Values for Nats {
     const NAME: &'static str = "nats";
-    type Host = Server;
+    type Host = Process;
     type Writer = Writer;
     type Reader = Reader;
 
@@ -65,26 +59,13 @@ impl Values for Nats {
         }
     }
 
-    fn host(directory: &RunDirectory, _: &Kept) -> Result<Server, Failure> {
+    fn host(directory: &RunDirectory, _: &Kept) -> Result<Process, Failure> {
         let mut command = Command::new(PROGRAM);
         command
             .args(["-a", "127.0.0.1", "-p", &directory.port.to_string(), "-js", "-sd"])
-            .arg(directory.path.join("nats"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let process = Process::spawn(&mut command).map_err(Failure::of(
-            "start nats-server (Debian's package nats-server, or bench/install-peers, has it)",
-        ))?;
-        let server = Server(process);
-        let start = Instant::now();
-        loop {
-            match Client::connect(directory.port, "host").and_then(make_bucket) {
-                Ok(()) => return Ok(server),
-                Err(failure) if start.elapsed() > PATIENCE => return Err(failure),
-                Err(_) => std::thread::sleep(Duration::from_millis(10)),
-            }
-        }
+            .arg(directory.path.join("nats"));
+        let connect = || Client::connect(directory.port, "host").and_then(make_bucket);
+        server::start(&mut command, connect)
     }
 
     fn writer(directory: &RunDirectory, kept: &Kept) -> Result<Writer, Failure> {
