@@ -24,12 +24,8 @@ fn main() -> ExitCode {
 
 struct Mosquitto;
 
-struct Writer {
-    client: Client,
-    topics: Vec<CString>,
-}
-
-struct Reader {
+/// The end that writes, or the one that reads.
+struct End {
     client: Client,
     topics: Vec<CString>,
 }
@@ -41,8 +37,8 @@ const SETTLED: &CStr = c"settled";
 impl Values for Mosquitto {
     const NAME: &'static str = "mosquitto";
     type Host = Process;
-    type Writer = Writer;
-    type Reader = Reader;
+    type Writer = End;
+    type Reader = End;
 
     fn about(_: &Kept) -> About {
         About {
@@ -64,12 +60,12 @@ impl Values for Mosquitto {
         server::start(command.arg("-c").arg(&settings), || connect(directory, "host"))
     }
 
-    fn writer(directory: &RunDirectory, kept: &Kept) -> Result<Writer, Failure> {
-        Ok(Writer { client: connect(directory, "writer")?, topics: topics(kept)? })
+    fn writer(directory: &RunDirectory, kept: &Kept) -> Result<End, Failure> {
+        End::open(directory, "writer", kept)
     }
 
-    fn reader(directory: &RunDirectory, kept: &Kept) -> Result<Reader, Failure> {
-        Ok(Reader { client: connect(directory, "reader")?, topics: topics(kept)? })
+    fn reader(directory: &RunDirectory, kept: &Kept) -> Result<End, Failure> {
+        End::open(directory, "reader", kept)
     }
 }
 
@@ -81,12 +77,15 @@ fn connect(directory: &RunDirectory, name: &str) -> Result<Client, Failure> {
     Client::connect(&socket(directory), name)
 }
 
-fn topics(kept: &Kept) -> Result<Vec<CString>, Failure> {
-    let topics = kept.topics().into_iter().map(CString::new);
-    topics.collect::<Result<_, _>>().map_err(Failure::of("name a topic"))
+impl End {
+    fn open(directory: &RunDirectory, name: &str, kept: &Kept) -> Result<Self, Failure> {
+        let topics = kept.topics().into_iter().map(CString::new);
+        let topics = topics.collect::<Result<_, _>>().map_err(Failure::of("name a topic"))?;
+        Ok(Self { client: connect(directory, name)?, topics })
+    }
 }
 
-impl values::Writer for Writer {
+impl values::Writer for End {
     #[inline]
     fn write(&mut self, topic: u16, value: &[u8]) -> Result<(), Failure> {
         self.client.retain(&self.topics[usize::from(topic)], value)
@@ -98,7 +97,7 @@ impl values::Writer for Writer {
     }
 }
 
-impl values::Reader for Reader {
+impl values::Reader for End {
     type Subscriber = ();
 
     fn get(&mut self, topic: u16, each: impl FnOnce(&[u8])) -> Result<(), Failure> {
