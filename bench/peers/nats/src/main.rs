@@ -166,7 +166,7 @@ impl values::Reader for Reader {
         );
         self.client.put_request(&format!("$JS.API.CONSUMER.CREATE.{BUCKET}"), &consumer)?;
         let (mut name, mut values) = (None, 0);
-        while name.is_none() || values < self.questions.len() {
+        loop {
             let message = self.client.message()?;
             if message.is_of(1) {
                 name = Some(client::name_of(&client::accepted(message.payload)?)?);
@@ -174,8 +174,12 @@ impl values::Reader for Reader {
                 each(message.payload);
                 values += 1;
             }
+            if values >= self.questions.len()
+                && let Some(name) = name
+            {
+                return Ok(name);
+            }
         }
-        name.ok_or_else(|| Failure::new("NATS named no consumer"))
     }
 
     fn leave(&mut self, consumer: String) -> Result<(), Failure> {
