@@ -4,6 +4,7 @@
 use crate::Failure;
 use crate::run_directory::RunDirectory;
 use crate::transport::About;
+use std::time::Duration;
 
 /// A kind of channel that keeps values: one process writes them, and another one reads them.
 pub trait Values {
@@ -57,7 +58,7 @@ pub trait Writer {
 
 /// The end that reads values.
 pub trait Reader {
-    /// What a subscriber has joined with.
+    /// What [`Self::join`] returns and [`Self::leave`] takes.
     type Subscriber;
 
     /// Reads the value of one topic, without being subscribed afterwards.
@@ -82,6 +83,12 @@ pub trait Reader {
     }
 }
 
+/// Matches all of [`Kept::topics`], where `**` stands for any parts of a topic.
+pub const PATTERN: &str = "value/**";
+
+/// An end that hears nothing from a server or a storage for this long gives up.
+pub const LONGEST_SILENCE: Duration = Duration::from_secs(20);
+
 /// The values of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
@@ -92,16 +99,10 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Returns a topic, of two parts.
-    #[must_use]
-    pub fn topic(&self, index: u16) -> String {
-        format!("value/{index}")
-    }
-
-    /// Returns all topics, in order.
+    /// Returns all topics, in order. Each has two parts.
     #[must_use]
     pub fn topics(&self) -> Vec<String> {
-        (0..self.topics).map(|index| self.topic(index)).collect()
+        (0..self.topics).map(|index| format!("value/{index}")).collect()
     }
 
     /// Returns the failure of a read that finds no value.

@@ -4,10 +4,8 @@ use super::toroni::{BUS, Toroni, config, open};
 use crate::Failure;
 use crate::run_directory::RunDirectory;
 use crate::transport::{About, Guarantees, Transport};
-use crate::values::{Kept, Reader, Values, Writer};
+use crate::values::{Kept, PATTERN, Reader, Values, Writer};
 use toroni::{Bus, Publisher, Start, Subscriber};
-
-const PATTERN: &str = "value/**";
 
 impl Values for Toroni {
     const NAME: &'static str = <Toroni as Transport>::NAME;

@@ -107,7 +107,9 @@ pub fn perform<V: Values>(child: &mut Child) -> Result<(), Failure> {
     let job = child.job().clone();
     let kept = Kept { topics: work.topics, value_bytes: job.setup.message_bytes };
     if kept.value_bytes < STAMP_BYTES || kept.topics == 0 {
-        return Err(Failure::new("values have at least 16 bytes, and one topic or more"));
+        return Err(Failure::new(format!(
+            "a run of values needs at least {STAMP_BYTES} bytes each, and a topic"
+        )));
     }
     match job.role {
         Role::Host => {

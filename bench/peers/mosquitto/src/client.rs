@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use toroni_bench_harness::Failure;
+use toroni_bench_harness::values::LONGEST_SILENCE;
 
 /// `struct mosquitto`, which only the library knows.
 #[repr(C)]
@@ -71,7 +72,6 @@ unsafe extern "C" {
 const KEEPALIVE: c_int = 60;
 /// Milliseconds of one wait.
 const WAIT: c_int = 1000;
-const LONGEST_SILENCE: Duration = Duration::from_secs(20);
 
 /// A connected client.
 pub(crate) struct Client {

@@ -2,9 +2,9 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use toroni_bench_harness::Failure;
+use toroni_bench_harness::values::LONGEST_SILENCE;
 
 pub(crate) struct Client {
     /// The subject of its answers, which no other client subscribes to. The subscription has number 1.
@@ -26,7 +26,6 @@ pub(crate) struct Message<'a> {
 
 /// Bytes that are sent together, as client libraries do.
 const GATHERED: usize = 32 << 10;
-const LONGEST_SILENCE: Duration = Duration::from_secs(20);
 
 impl Client {
     pub(crate) fn connect(port: u16, name: &str) -> Result<Self, Failure> {

@@ -7,12 +7,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
 use toroni_bench_harness::Failure;
 use toroni_bench_harness::run_directory::RunDirectory;
 use toroni_bench_harness::transport::{About, Guarantees};
-use toroni_bench_harness::values::{self, Kept, Values};
+use toroni_bench_harness::values::{self, Kept, LONGEST_SILENCE, PATTERN, Values};
 use zenoh::bytes::ZBytes;
 use zenoh::handlers::{FifoChannel, FifoChannelHandler};
 use zenoh::key_expr::KeyExpr;
@@ -46,9 +45,6 @@ pub(crate) struct Reader {
 }
 
 type Map = RwLock<HashMap<KeyExpr<'static>, ZBytes>>;
-
-const PATTERN: &str = "value/**";
-const LONGEST_SILENCE: Duration = Duration::from_secs(20);
 
 impl Values for Zenoh {
     const NAME: &'static str = "zenoh";
