@@ -20,6 +20,7 @@ use toroni_bench_harness::transport::{
     About, Guarantees, Receiver, Sender, Setup, Transport, Wait,
 };
 use zenoh::handlers::{FifoChannel, FifoChannelHandler};
+use zenoh::key_expr::KeyExpr;
 use zenoh::liveliness::LivelinessToken;
 use zenoh::pubsub::{Publisher, Subscriber};
 use zenoh::qos::{CongestionControl, Reliability};
@@ -79,12 +80,7 @@ impl Transport for Zenoh {
 
     fn sender(directory: &RunDirectory, setup: &Setup, index: u16) -> Result<Sending, Failure> {
         let session = open(&[("listen/endpoints", endpoints(directory, index..index + 1))])?;
-        let publisher = session
-            .declare_publisher(TOPIC)
-            .congestion_control(CongestionControl::Block)
-            .reliability(Reliability::Reliable)
-            .wait()
-            .map_err(Failure::of("declare a publisher"))?;
+        let publisher = declare_publisher(&session, TOPIC)?;
         wait_for_tokens(&session, setup.receivers)?;
         Ok(Sending { publisher, _session: session })
     }
@@ -96,15 +92,32 @@ impl Transport for Zenoh {
             .with(FifoChannel::new(buffered(setup)))
             .wait()
             .map_err(Failure::of("declare a subscriber"))?;
-        let alive = session.liveliness().declare_token(format!("{RECEIVERS}/{index}")).wait();
         Ok(Receiving {
             subscriber,
             busy: setup.wait == Wait::Busy,
             idle: Idle::new(setup),
-            _alive: alive.map_err(Failure::of("declare a liveliness token"))?,
+            _alive: declare_token(&session, index)?,
             _session: session,
         })
     }
+}
+
+fn declare_publisher<K>(session: &Session, key: K) -> Result<Publisher<'static>, Failure>
+where
+    K: TryInto<KeyExpr<'static>, Error: Into<zenoh::Error>>,
+{
+    session
+        .declare_publisher(key)
+        .congestion_control(CongestionControl::Block)
+        .reliability(Reliability::Reliable)
+        .wait()
+        .map_err(Failure::of("declare a publisher"))
+}
+
+/// Declares a token, which tells [`wait_for_tokens`] that this end has subscribed.
+fn declare_token(session: &Session, receiver: u16) -> Result<LivelinessToken, Failure> {
+    let token = session.liveliness().declare_token(format!("{RECEIVERS}/{receiver}")).wait();
+    token.map_err(Failure::of("declare a liveliness token"))
 }
 
 /// Waits until this number of receivers have subscribed. The token of a receiver travels after its subscription: a sender that

@@ -10,10 +10,9 @@ use toroni_bench_harness::run_directory::RunDirectory;
 use toroni_bench_harness::topics::{self, Crowd, LONGEST_SILENCE, Topics};
 use toroni_bench_harness::transport::{About, Guarantees};
 use zenoh::liveliness::LivelinessToken;
-use zenoh::qos::{CongestionControl, Reliability};
 use zenoh::{Session, Wait as _};
 
-use crate::{RECEIVERS, Sweep, Zenoh, endpoints, open, wait_for_tokens};
+use crate::{Sweep, Zenoh, declare_publisher, declare_token, endpoints, open, wait_for_tokens};
 
 pub(crate) struct Publisher {
     publishers: [zenoh::pubsub::Publisher<'static>; 2],
@@ -48,16 +47,9 @@ impl Topics for Zenoh {
 
     fn publisher(directory: &RunDirectory, crowd: &Crowd) -> Result<Publisher, Failure> {
         let session = open(&[("listen/endpoints", endpoints(directory, 0..1))])?;
-        let publisher = |topic| {
-            session
-                .declare_publisher(topic)
-                .congestion_control(CongestionControl::Block)
-                .reliability(Reliability::Reliable)
-                .wait()
-                .map_err(Failure::of("declare a publisher"))
-        };
         let [messages, parts] = crowd.published();
-        let publishers = [publisher(messages)?, publisher(parts)?];
+        let publishers =
+            [declare_publisher(&session, messages)?, declare_publisher(&session, parts)?];
         wait_for_tokens(&session, crowd.subscribers)?;
         Ok(Publisher { publishers, _session: session })
     }
@@ -83,11 +75,10 @@ impl Topics for Zenoh {
         let [messages, parts] = crowd.topics_of(index);
         let subscribers =
             [subscriber(topics::MESSAGES, messages)?, subscriber(topics::PARTS, parts)?];
-        let alive = session.liveliness().declare_token(format!("{RECEIVERS}/{index}")).wait();
         Ok(Subscriber {
             topics,
             _subscribers: subscribers,
-            _alive: alive.map_err(Failure::of("declare a liveliness token"))?,
+            _alive: declare_token(&session, index)?,
             _session: session,
         })
     }

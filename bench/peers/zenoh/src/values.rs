@@ -17,12 +17,12 @@ use zenoh::handlers::{FifoChannel, FifoChannelHandler};
 use zenoh::key_expr::KeyExpr;
 use zenoh::liveliness::LivelinessToken;
 use zenoh::pubsub::{Publisher, Subscriber};
-use zenoh::qos::{CongestionControl, Reliability};
+use zenoh::qos::CongestionControl;
 use zenoh::query::{ConsolidationMode, Query, Queryable, Reply};
 use zenoh::sample::Sample;
 use zenoh::{Session, Wait as _};
 
-use crate::{RECEIVERS, Zenoh, endpoints, open, wait_for_tokens};
+use crate::{Zenoh, declare_publisher, declare_token, endpoints, open, wait_for_tokens};
 
 /// Dropped in this order.
 pub(crate) struct Storage {
@@ -80,9 +80,8 @@ impl Values for Zenoh {
             .callback(move |query| answer(&query, &map))
             .wait()
             .map_err(Failure::of("declare a queryable"))?;
-        let alive = session.liveliness().declare_token(format!("{RECEIVERS}/0")).wait();
         Ok(Storage {
-            _alive: alive.map_err(Failure::of("declare a liveliness token"))?,
+            _alive: declare_token(&session, 0)?,
             _queryable: queryable,
             _subscriber: subscriber,
             _session: session,
@@ -91,14 +90,7 @@ impl Values for Zenoh {
 
     fn writer(directory: &RunDirectory, kept: &Kept) -> Result<Writer, Failure> {
         let session = connect(directory)?;
-        let publisher = |topic| {
-            session
-                .declare_publisher(topic)
-                .congestion_control(CongestionControl::Block)
-                .reliability(Reliability::Reliable)
-                .wait()
-                .map_err(Failure::of("declare a publisher"))
-        };
+        let publisher = |topic| declare_publisher(&session, topic);
         let publishers = keys(kept)?.into_iter().map(publisher).collect::<Result<_, _>>()?;
         Ok(Writer { publishers, last: 0, session })
     }
