@@ -179,6 +179,9 @@ macro_rules! workloads {
             if let Some(work) = child.work::<experiment::bystanders::Plan>()? {
                 return work.perform::<T>(child);
             }
+            if let Some(work) = child.work::<workload::values::Keeping>()? {
+                return work.perform::<T>(child);
+            }
             Err(Failure::new(format!("this program does not know the work {:?}", child.job().work)))
         }
     };

@@ -23,7 +23,7 @@ use crate::Failure;
 use crate::child::Child;
 use crate::registry;
 use crate::transport::Transport;
-use crate::workload::values;
+use crate::values;
 
 /// The names of these transports.
 pub const NAMES: [&str; 9] = [
@@ -43,11 +43,10 @@ pub const NAMES: [&str; 9] = [
 /// # Errors
 /// If there is no such transport, or the work fails.
 pub fn perform(child: &mut Child) -> Result<(), Failure> {
-    if values::is_wanted(child) {
-        return values::perform_own(child);
-    }
     match child.job().transport.as_str() {
         Toroni::NAME => registry::perform::<Toroni>(child),
+        // Toroni again, for work with values.
+        <ToroniPlain as values::Values>::NAME => registry::perform::<Toroni>(child),
         ToroniBatch::NAME => registry::perform::<ToroniBatch>(child),
         ToroniInPlace::NAME => registry::perform::<ToroniInPlace>(child),
         ToroniExclusive::NAME => registry::perform::<ToroniExclusive>(child),

@@ -73,8 +73,13 @@ impl Work for Keeping {
     type Sent = Measured;
     type Received = Measured;
 
+    /// Does its part over Toroni, in the way that the job names.
     fn perform<T: Transport>(&self, child: &mut Child) -> Result<(), Failure> {
-        perform_own(child)
+        match child.job().transport.as_str() {
+            <Toroni as Values>::NAME => perform::<Toroni>(child),
+            ToroniPlain::NAME => perform::<ToroniPlain>(child),
+            unknown => Err(Failure::new(format!("this program keeps no values over {unknown:?}"))),
+        }
     }
 }
 
@@ -82,18 +87,6 @@ impl Work for Keeping {
 #[must_use]
 pub fn is_wanted(child: &Child) -> bool {
     child.job().work == NAME
-}
-
-/// Does the work of a child over Toroni, in the way that its job names.
-///
-/// # Errors
-/// If there is no such way, or the work fails.
-pub fn perform_own(child: &mut Child) -> Result<(), Failure> {
-    match child.job().transport.as_str() {
-        <Toroni as Values>::NAME => perform::<Toroni>(child),
-        ToroniPlain::NAME => perform::<ToroniPlain>(child),
-        unknown => Err(Failure::new(format!("this program keeps no values over {unknown:?}"))),
-    }
 }
 
 /// Does the work of a child that keeps values, over `V`.
