@@ -6,6 +6,8 @@ use toroni_bench_harness::transports::{
     ToroniInPlace, ToroniPlain, UnixSeqpacket, UnixStreams,
 };
 
+use crate::cli::Workload;
+
 /// A row of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Contender {
@@ -43,23 +45,11 @@ pub(super) const FOREIGN: [&str; 5] = ["aeron", "iceoryx2", "zeromq", "nng", "ze
 /// The foreign peers that keep values.
 pub(super) const KEEPERS: [&str; 4] = ["iceoryx2", "zenoh", "nats", "mosquitto"];
 
-/// The peers that can take part in a report, in the order of its tables.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LineUp {
-    pub(super) foreign: &'static [&'static str],
-    pub(super) own: &'static [&'static str],
-}
-
-/// All that move messages.
-pub(super) const TRANSPORTS: LineUp = LineUp { foreign: &FOREIGN, own: &OWN };
-/// All that keep values.
-pub(super) const STORES: LineUp = LineUp { foreign: &KEEPERS, own: &[] };
-
-impl LineUp {
-    /// Returns the names of all peers, without Toroni.
-    pub(super) fn names(self) -> impl Iterator<Item = &'static str> {
-        self.foreign.iter().chain(self.own).copied()
-    }
+/// Returns the peers that can take part in a workload, in the order of its tables, without Toroni.
+pub(super) fn peers_of(workload: Workload) -> Vec<&'static str> {
+    let all = if workload == Workload::Values { keepers() } else { singles() };
+    let peers = all.iter().filter(|contender| !contender.is_toroni());
+    peers.map(|contender| contender.peer).collect()
 }
 
 impl Contender {

@@ -1,7 +1,6 @@
 //! All contenders of a run: their programs, what they report about themselves, and those that have dropped out.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 use toroni_bench_harness::Failure;
@@ -13,12 +12,13 @@ use toroni_bench_harness::transports::Toroni;
 
 use crate::child;
 
-use super::contender::{Contender, LineUp};
-use super::foreign::{self, Missing};
+use super::contender::{Contender, OWN};
+use super::foreign::Missing;
 
 /// The peers of a run, by name.
 pub(super) struct Field {
-    line_up: LineUp,
+    /// Those that can take part, in the order of the table, without Toroni.
+    names: Vec<&'static str>,
     peers: BTreeMap<&'static str, State>,
 }
 
@@ -37,33 +37,24 @@ enum State {
 pub(super) struct Failed(pub(super) String);
 
 impl Field {
-    /// Collects Toroni and the wanted peers, or all of them, and builds the programs of the foreign ones.
+    /// Collects Toroni and those of `names` that are wanted, or all of them. `build` makes the program of a foreign one.
     ///
     /// # Errors
     /// If the path of this program is unknown.
     pub(super) fn gather(
+        names: Vec<&'static str>,
         wanted: &[String],
-        workspace: &Path,
-        line_up: LineUp,
+        mut build: impl FnMut(&'static str) -> Result<Program, Missing>,
     ) -> Result<Field, Failure> {
         let own = child::program()?;
         let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|other| other == name);
         let present = |program| State::Present { program, about: None, has_run: false };
         let mut peers = BTreeMap::from([(Toroni::NAME, present(own.clone()))]);
-        for name in line_up.own.iter().filter(|name| is_wanted(name)) {
-            peers.insert(*name, present(own.clone()));
+        for name in names.iter().copied().filter(|name| is_wanted(name)) {
+            let program = if OWN.contains(&name) { Ok(own.clone()) } else { build(name) };
+            peers.insert(name, program.map_or_else(State::Missing, present));
         }
-        for name in line_up.foreign.iter().filter(|name| is_wanted(name)) {
-            let state = match foreign::build(workspace, name) {
-                Ok(program) => present(program),
-                Err(missing) => {
-                    eprintln!("{name} is missing: {}", missing.0);
-                    State::Missing(missing)
-                }
-            };
-            peers.insert(*name, state);
-        }
-        Ok(Field { line_up, peers })
+        Ok(Field { names, peers })
     }
 
     /// Returns whether it belongs to this run, even if it is missing.
@@ -108,7 +99,7 @@ impl Field {
     }
 
     pub(super) fn table(&self) -> Table {
-        let names = std::iter::once(Toroni::NAME).chain(self.line_up.names());
+        let names = std::iter::once(Toroni::NAME).chain(self.names.iter().copied());
         let rows = names.filter_map(|name| Some((name.to_owned(), self.peers.get(name)?.cells())));
         Table {
             name: "peers".to_owned(),
@@ -145,14 +136,21 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peers::contender::{TRANSPORTS, singles};
-    use std::path::PathBuf;
+    use crate::cli::Workload;
+    use crate::peers::contender::{peers_of, singles};
+    use crate::peers::foreign;
+    use std::path::{Path, PathBuf};
+
+    /// Collects these peers, from packages that do not exist.
+    fn gather(wanted: &[&str]) -> Field {
+        let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
+        let build = |name| foreign::build(Path::new("/nonexistent/peers"), name);
+        Field::gather(peers_of(Workload::Many), &wanted, build).unwrap()
+    }
 
     #[test]
     fn a_missing_peer_is_in_the_table_and_in_the_notes() {
-        let nowhere = PathBuf::from("/nonexistent/peers");
-        let field =
-            Field::gather(&["nng".to_owned(), "pipe".to_owned()], &nowhere, TRANSPORTS).unwrap();
+        let field = gather(&["nng", "pipe"]);
         let table = field.table();
         let rows: Vec<(&str, &str)> = table
             .rows
@@ -172,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_cannot_be_started_is_missing_from_then_on() {
-        let mut field = Field::gather(&["pipe".to_owned()], Path::new("/"), TRANSPORTS).unwrap();
+        let mut field = gather(&["pipe"]);
         let program = Program { path: PathBuf::from("/bin/false"), arguments: Vec::new() };
         field.peers.insert("pipe", State::Present { program, about: None, has_run: false });
         let pipe = singles().into_iter().find(|contender| contender.peer == "pipe").unwrap();

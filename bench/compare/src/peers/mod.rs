@@ -16,12 +16,15 @@ pub(crate) mod rate;
 pub(crate) mod throughput;
 mod values;
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use toroni_bench_harness::Failure;
 use toroni_bench_harness::report::Report;
 use toroni_bench_harness::transport::Wait;
 
 use crate::cli::{Peers, WaitKind, Workload};
-use contender::{STORES, TRANSPORTS};
+use contender::peers_of;
 use field::Field;
 
 /// What to measure.
@@ -45,17 +48,26 @@ pub(crate) fn run(options: &Peers) -> Result<Vec<Report>, Failure> {
     let plan = Plan::of(options);
     let wanted = options.wanted();
     check_names(&options.peers, wanted)?;
-    let gather =
-        |line_up| Field::gather(&options.peers, &options.packages.peers_directory, line_up);
-    let is_of_values = |workload: &Workload| *workload == Workload::Values;
-    // All are built before the first measurement. A peer that is only in the other reports is not.
-    let is_any_flow = wanted.iter().any(|workload| !is_of_values(workload));
-    let mut transports = is_any_flow.then(|| gather(TRANSPORTS)).transpose()?;
-    let mut stores = wanted.iter().any(is_of_values).then(|| gather(STORES)).transpose()?;
+    let mut programs = BTreeMap::new();
+    let mut build = |name| {
+        let program = programs.entry(name).or_insert_with(|| {
+            foreign::build(&options.packages.peers_directory, name)
+                .inspect_err(|missing| eprintln!("{name} is missing: {}", missing.0))
+        });
+        program.clone()
+    };
+    // All are built before the first measurement, each once. Workloads with the same peers have the same field: one that
+    // cannot be started is missing in all their reports.
+    let mut fields: BTreeMap<Vec<&str>, Field> = BTreeMap::new();
+    for workload in wanted {
+        if let Entry::Vacant(place) = fields.entry(peers_of(*workload)) {
+            let names = place.key().clone();
+            place.insert(Field::gather(names, &options.peers, &mut build)?);
+        }
+    }
     let mut reports = Vec::new();
     for workload in wanted {
-        let field = if is_of_values(workload) { &mut stores } else { &mut transports };
-        let Some(field) = field else { continue };
+        let Some(field) = fields.get_mut(&peers_of(*workload)) else { continue };
         reports.push(match workload {
             Workload::Throughput => throughput::run(field, &plan)?,
             Workload::Latency => latency::run(field, &plan)?,
@@ -69,9 +81,10 @@ pub(crate) fn run(options: &Peers) -> Result<Vec<Report>, Failure> {
 /// Checks that each of these peers takes part in one of these workloads.
 fn check_names(peers: &[String], wanted: &[Workload]) -> Result<(), Failure> {
     let mut known: Vec<&str> = Vec::new();
-    for workload in wanted {
-        let line_up = if *workload == Workload::Values { STORES } else { TRANSPORTS };
-        known.extend(line_up.names().filter(|name| !known.contains(name)).collect::<Vec<_>>());
+    for name in wanted.iter().flat_map(|workload| peers_of(*workload)) {
+        if !known.contains(&name) {
+            known.push(name);
+        }
     }
     match peers.iter().find(|name| !known.contains(&name.as_str())) {
         None => Ok(()),
