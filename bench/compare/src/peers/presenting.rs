@@ -1,7 +1,7 @@
 //! Cells, rows and notes that the reports have in common.
 
 use toroni_bench_harness::machine;
-use toroni_bench_harness::report::{Cell, Report, figure};
+use toroni_bench_harness::report::{Cell, Report, Series, figure};
 use toroni_bench_harness::summary::Summary;
 
 use super::contender::Contender;
@@ -86,6 +86,43 @@ pub(super) fn end(report: &mut Report, field: &Field, failures: Vec<String>) {
     report.tables.push(field.table());
     report.notes.extend(field.notes());
     report.notes.extend(failures);
+}
+
+/// Contenders, each with a cell for every column of a table.
+pub(super) type Rows = Vec<(Contender, Vec<Samples>)>;
+
+/// Returns the rows of a table.
+pub(super) fn table_rows(rows: &Rows) -> Vec<(String, Vec<Cell>)> {
+    let row = |(contender, cells): &(Contender, Vec<Samples>)| {
+        (contender.label(), cells.iter().map(Samples::cell).collect())
+    };
+    rows.iter().map(row).collect()
+}
+
+/// Returns the medians of a column.
+pub(super) fn column(
+    rows: &Rows,
+    column: usize,
+) -> impl Iterator<Item = (&Contender, Option<f64>)> {
+    rows.iter().map(move |(contender, cells)| (contender, cells[column].median()))
+}
+
+/// Returns the lines of a chart, of all contenders that have a result. `xs` are the places of the columns.
+pub(super) fn series(rows: &Rows, xs: &[f64]) -> Vec<Series> {
+    let line = |(contender, cells): &(Contender, Vec<Samples>)| {
+        let points = xs.iter().zip(cells).filter_map(|(x, cell)| Some((*x, cell.median()?)));
+        Series::line(contender.label(), points.collect())
+    };
+    rows.iter().map(line).filter(|series| !series.points.is_empty()).collect()
+}
+
+/// Describes what went wrong in all cells. `titles` are those of the columns.
+pub(super) fn complaints(rows: &Rows, titles: &[String]) -> Vec<String> {
+    let of_row = |(contender, cells): &(Contender, Vec<Samples>)| {
+        let cells = titles.iter().zip(cells);
+        cells.filter_map(|(title, cell)| complaint(contender, title, cell)).collect::<Vec<_>>()
+    };
+    rows.iter().flat_map(of_row).collect()
 }
 
 /// Describes what went wrong in a cell.

@@ -1,14 +1,14 @@
 //! Messages per second, sustained: 1 → 1 and 1 → 4, small and large, polling and blocking.
 
 use toroni_bench_harness::Failure;
-use toroni_bench_harness::report::{Bound, Cell, Chart, Goal, Report, Scale, Series, Table};
+use toroni_bench_harness::report::{Bound, Chart, Goal, Report, Scale, Table};
 use toroni_bench_harness::sequence::Lengths;
 use toroni_bench_harness::transport::{Setup, Wait};
 use toroni_bench_harness::workload::flow::{Flow, Received, Sent};
 
 use super::contender::{self, Contender, Manner, SEVERAL};
 use super::field::Field;
-use super::presenting::{self, Samples, best, complaint, ratio, size_name};
+use super::presenting::{self, Rows, Samples, best, ratio, size_name};
 use super::rate::LearnedRate;
 use super::{CAPACITY_BYTES, Plan, wait_name};
 use crate::cli::Workload;
@@ -17,7 +17,7 @@ use crate::cli::Workload;
 struct Grid {
     receivers: u16,
     wait: Wait,
-    rows: Vec<(Contender, Vec<Samples>)>,
+    rows: Rows,
 }
 
 /// Measures and compares. Fails only if Toroni itself cannot be measured.
@@ -130,13 +130,7 @@ impl Grid {
     }
 
     fn table(&self, plan: &Plan) -> Table {
-        let mut rows: Vec<(String, Vec<Cell>)> = self
-            .rows
-            .iter()
-            .map(|(contender, cells)| {
-                (contender.label(), cells.iter().map(Samples::cell).collect())
-            })
-            .collect();
+        let mut rows = presenting::table_rows(&self.rows);
         let columns = || 0..plan.sizes.len();
         rows.push((
             "toroni / best peer, one call per message".to_owned(),
@@ -184,19 +178,15 @@ impl Grid {
     }
 
     fn toroni(&self, column: usize, fits: fn(&Contender) -> bool) -> Option<f64> {
-        let own =
-            self.column(column).filter(|(contender, _)| contender.is_toroni() && fits(contender));
+        let column = presenting::column(&self.rows, column);
+        let own = column.filter(|(contender, _)| contender.is_toroni() && fits(contender));
         best(own, |a, b| a > b).map(|(value, _)| value)
     }
 
     fn peer(&self, column: usize, fits: fn(&Contender) -> bool) -> Option<(f64, &Contender)> {
-        let others =
-            self.column(column).filter(|(contender, _)| !contender.is_toroni() && fits(contender));
+        let column = presenting::column(&self.rows, column);
+        let others = column.filter(|(contender, _)| !contender.is_toroni() && fits(contender));
         best(others, |a, b| a > b)
-    }
-
-    fn column(&self, column: usize) -> impl Iterator<Item = (&Contender, Option<f64>)> {
-        self.rows.iter().map(move |(contender, cells)| (contender, cells[column].median()))
     }
 
     fn goals(&self, plan: &Plan) -> Vec<Goal> {
@@ -213,7 +203,8 @@ impl Grid {
                 }
             }
             for peer in ["zeromq", "nng", "iceoryx2"] {
-                let of_peer = self.column(column).filter(|(contender, _)| contender.peer == peer);
+                let of_peer = presenting::column(&self.rows, column)
+                    .filter(|(contender, _)| contender.peer == peer);
                 if let (Some(measured), Some((reference, whose))) =
                     (self.toroni(column, any), best(of_peer, |a, b| a > b))
                 {
@@ -231,13 +222,7 @@ impl Grid {
     }
 
     fn chart(&self, plan: &Plan) -> Chart {
-        let series =
-            self.rows.iter().filter(|(_, cells)| cells.iter().any(|c| c.median().is_some()));
-        let series = series.map(|(contender, cells)| {
-            let points = plan.sizes.iter().zip(cells);
-            let points = points.filter_map(|(size, cell)| Some((*size as f64, cell.median()?)));
-            Series::line(contender.label(), points.collect())
-        });
+        let sizes: Vec<f64> = plan.sizes.iter().map(|size| *size as f64).collect();
         Chart {
             title: self.title(),
             x_label: "bytes of a message".to_owned(),
@@ -245,19 +230,14 @@ impl Grid {
             x_scale: Scale::Logarithmic,
             y_scale: Scale::Logarithmic,
             categories: Vec::new(),
-            series: series.collect(),
+            series: presenting::series(&self.rows, &sizes),
         }
     }
 
     fn complaints(&self, plan: &Plan) -> Vec<String> {
-        let mut complaints = Vec::new();
-        for (contender, cells) in &self.rows {
-            for (size, cell) in plan.sizes.iter().zip(cells) {
-                let title = format!("{}, {}", self.title(), size_name(*size));
-                complaints.extend(complaint(contender, &title, cell));
-            }
-        }
-        complaints
+        let title = |size: &usize| format!("{}, {}", self.title(), size_name(*size));
+        let titles: Vec<String> = plan.sizes.iter().map(title).collect();
+        presenting::complaints(&self.rows, &titles)
     }
 }
 

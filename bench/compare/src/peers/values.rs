@@ -4,13 +4,14 @@
 //! acknowledge, or pass on several at a time, may do so.
 
 use toroni_bench_harness::Failure;
-use toroni_bench_harness::report::{Bound, Cell, Chart, Goal, Report, Scale, Series, Table};
-use toroni_bench_harness::transport::{Setup, Wait};
+use toroni_bench_harness::report::{Bound, Cell, Chart, Goal, Report, Scale, Table};
+use toroni_bench_harness::transport::{Setup, Transport as _, Wait};
+use toroni_bench_harness::transports::Toroni;
 use toroni_bench_harness::workload::values::{Keeping, Part};
 
-use super::contender::{self, Contender, PLAIN};
+use super::contender::{self, PLAIN};
 use super::field::Field;
-use super::presenting::{self, Samples, best, complaint, ratio, size_name};
+use super::presenting::{self, Rows, Samples, best, ratio, size_name};
 use super::rate::LearnedRate;
 use super::{CAPACITY_BYTES, Plan};
 use crate::cli::Workload;
@@ -40,7 +41,7 @@ struct Column {
 /// Nanoseconds of one repetition, by contender and column.
 struct Grid {
     columns: Vec<Column>,
-    rows: Vec<(Contender, Vec<Samples>)>,
+    rows: Rows,
 }
 
 /// Measures and compares. Fails only if Toroni itself cannot be measured.
@@ -71,8 +72,7 @@ pub(super) fn run(field: &mut Field, plan: &Plan) -> Result<Report, Failure> {
 
 fn measure(field: &mut Field, plan: &Plan) -> Result<Grid, Failure> {
     let contenders = contender::keepers().into_iter().filter(|contender| field.has(contender));
-    let mut rows: Vec<(Contender, Vec<Samples>)> =
-        contenders.map(|contender| (contender, Vec::new())).collect();
+    let mut rows: Rows = contenders.map(|contender| (contender, Vec::new())).collect();
     let columns = columns(plan);
     for column in &columns {
         eprintln!("values: {}", column.title());
@@ -141,13 +141,7 @@ impl Column {
 
 impl Grid {
     fn table(&self) -> Table {
-        let mut rows: Vec<(String, Vec<Cell>)> = self
-            .rows
-            .iter()
-            .map(|(contender, cells)| {
-                (contender.label(), cells.iter().map(Samples::cell).collect())
-            })
-            .collect();
+        let mut rows = presenting::table_rows(&self.rows);
         let all = |of: &dyn Fn(usize) -> Cell| (0..self.columns.len()).map(of).collect();
         rows.push((
             "toroni / not retained".to_owned(),
@@ -162,7 +156,7 @@ impl Grid {
             title: "Time of one update, of one get, and of one join: ns".to_owned(),
             unit: "ns".to_owned(),
             corner: "contender".to_owned(),
-            columns: self.columns.iter().map(|column| column.title()).collect(),
+            columns: self.titles(),
             rows,
             definitions: vec![
                 ("update".to_owned(), "one publish of a value that is kept".to_owned()),
@@ -182,21 +176,24 @@ impl Grid {
         }
     }
 
+    fn titles(&self) -> Vec<String> {
+        self.columns.iter().map(|column| column.title()).collect()
+    }
+
     /// Returns the median of a contender in a column.
     fn of(&self, column: usize, transport: &str) -> Option<f64> {
-        let row = self.rows.iter().find(|(contender, _)| contender.transport == transport);
-        row?.1.get(column)?.median()
+        let mut column = presenting::column(&self.rows, column);
+        column.find(|(contender, _)| contender.transport == transport)?.1
     }
 
     fn toroni(&self, column: usize) -> Option<f64> {
-        let row = self.rows.iter().find(|(contender, _)| is_retained(contender));
-        row?.1.get(column)?.median()
+        self.of(column, Toroni::NAME)
     }
 
     fn best_peer(&self, column: usize) -> Option<f64> {
-        let peers = self.rows.iter().filter(|(contender, _)| !contender.is_toroni());
-        let medians = peers.map(|(contender, cells)| (contender, cells[column].median()));
-        best(medians, |a, b| a < b).map(|(value, _)| value)
+        let column = presenting::column(&self.rows, column);
+        let peers = column.filter(|(contender, _)| !contender.is_toroni());
+        best(peers, |a, b| a < b).map(|(value, _)| value)
     }
 
     fn goals(&self) -> Vec<Goal> {
@@ -244,35 +241,19 @@ impl Grid {
     }
 
     fn chart(&self) -> Chart {
-        let series =
-            self.rows.iter().filter(|(_, cells)| cells.iter().any(|c| c.median().is_some()));
-        let series = series.map(|(contender, cells)| {
-            let points = cells.iter().enumerate();
-            let points = points.filter_map(|(column, cell)| Some((column as f64, cell.median()?)));
-            Series::line(contender.label(), points.collect())
-        });
+        let places: Vec<f64> = (0..self.columns.len()).map(|column| column as f64).collect();
         Chart {
             title: "Time of one update, of one get, and of one join".to_owned(),
             x_label: "what is measured, and the bytes of a value".to_owned(),
             y_label: "ns".to_owned(),
             x_scale: Scale::Linear,
             y_scale: Scale::Logarithmic,
-            categories: self.columns.iter().map(|column| column.title()).collect(),
-            series: series.collect(),
+            categories: self.titles(),
+            series: presenting::series(&self.rows, &places),
         }
     }
 
     fn complaints(&self) -> Vec<String> {
-        let mut complaints = Vec::new();
-        for (contender, cells) in &self.rows {
-            for (column, cell) in self.columns.iter().zip(cells) {
-                complaints.extend(complaint(contender, &column.title(), cell));
-            }
-        }
-        complaints
+        presenting::complaints(&self.rows, &self.titles())
     }
-}
-
-fn is_retained(contender: &Contender) -> bool {
-    contender.is_toroni() && contender.transport != PLAIN
 }
