@@ -174,8 +174,7 @@ fn experiments_print_json_and_draw_charts() {
         let plot = runs.path().join("plot.svg");
         let plotting = ["--repetitions", "1", "--json", "--plot", plot.to_str().unwrap()];
         let lines = run(&runs, case.arguments, &plotting);
-        let lines: Vec<Value> =
-            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lines = json_lines(&lines);
         assert_eq!(
             (&lines[0]["kind"], &lines[0]["workload"]),
             (&"report".into(), &case.arguments[0].into())
@@ -314,15 +313,15 @@ fn a_peer_is_measured_beside_toroni() {
     }
     let runs = Runs::new();
     let arguments = ["bystanders", "--quick", "--bystanders", "2", "--peer", "zeromq", "--json"];
-    let lines = run(&runs, &arguments, &["--repetitions", "1"]);
+    let printed = run(&runs, &arguments, &["--repetitions", "1"]);
+    let lines = json_lines(&printed);
     for table in ["processor_others", "processor_same"] {
         for column in ["toroni", "zeromq"] {
-            let value = lines.lines().find_map(|line| {
-                let line: Value = serde_json::from_str(line).unwrap();
+            let value = lines.iter().find_map(|line| {
                 let is_it = line["table"] == table && line["column"] == column;
                 is_it.then(|| line["value"].as_f64()).flatten()
             });
-            assert!(value.is_some_and(|value| value > 0.0), "{table}, {column} in {lines}");
+            assert!(value.is_some_and(|value| value > 0.0), "{table}, {column} in {printed}");
         }
     }
     assert!(runs.entries().is_empty());
