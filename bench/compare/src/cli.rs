@@ -102,7 +102,8 @@ pub(crate) struct Peers {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repetitions: Option<u32>,
     /// Bytes of a message; may be given several times [default: 8, 64, 256, 1024 and 65536,
-    /// with --quick 8 and 1024; latency and many use only 8, 64 and 1024 of them, and values has 64 and 1024]
+    /// with --quick 8 and 1024; latency and many use only 8, 64 and 1024 of them]. Updates of values have 64 and 1024
+    /// bytes, or those of the two that are given
     #[arg(long = "size", value_name = "BYTES", value_parser = parse_size)]
     pub(crate) sizes: Vec<usize>,
     /// How ends wait [default: both]; values has no such choice

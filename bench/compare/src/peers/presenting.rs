@@ -12,7 +12,7 @@ use super::{CAPACITY_BYTES, Plan};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Samples {
     pub(super) values: Vec<f64>,
-    /// Messages that were lost, doubled or out of order, in all runs.
+    /// Messages or values that were lost, doubled, out of order or outdated, in all runs.
     pub(super) wrong: u64,
     pub(super) failed: Option<Failed>,
 }
@@ -132,7 +132,10 @@ pub(super) fn complaint(contender: &Contender, cell: &str, samples: &Samples) ->
         return Some(format!("FAILED: {label}, {cell}: {reason}"));
     }
     (samples.wrong > 0).then(|| {
-        format!("WRONG: {label}, {cell}: {} messages lost, doubled or out of order", samples.wrong)
+        format!(
+            "WRONG: {label}, {cell}: {} messages or values lost, doubled, out of order or outdated",
+            samples.wrong
+        )
     })
 }
 
@@ -185,7 +188,10 @@ mod tests {
         let dead = Samples { failed: Some(Failed("no".to_owned())), ..sound };
         assert_eq!((dead.median(), dead.cell().text.as_str()), (None, "failed"));
         let contender = &singles()[1];
-        assert!(complaint(contender, "8 B", &lossy).unwrap().starts_with("WRONG: aeron, 8 B: 7"));
+        assert_eq!(
+            complaint(contender, "8 B", &lossy).unwrap(),
+            "WRONG: aeron, 8 B: 7 messages or values lost, doubled, out of order or outdated"
+        );
         assert!(complaint(contender, "8 B", &dead).unwrap().starts_with("FAILED: aeron, 8 B: no"));
     }
 

@@ -7,7 +7,7 @@ use toroni_bench_harness::Failure;
 use toroni_bench_harness::report::{Bound, Cell, Chart, Goal, Report, Scale, Table};
 use toroni_bench_harness::transport::{Setup, Transport as _, Wait};
 use toroni_bench_harness::transports::Toroni;
-use toroni_bench_harness::workload::values::{Keeping, Part};
+use toroni_bench_harness::workload::values::{Keeping, MOST_WARM_UPS, Part};
 
 use super::contender::{self, PLAIN};
 use super::field::Field;
@@ -20,11 +20,11 @@ use crate::cli::Workload;
 const TOPICS: u16 = 500;
 /// Bytes of a value in the columns that have only one length.
 const SMALL: usize = 64;
-/// Longest times of Toroni: as many times that of the same publisher without retained topics.
+/// Bounds of an update, as multiples of the same publish on a topic that is not retained.
 const TIMES_PLAIN: [(usize, f64); 2] = [(SMALL, 1.15), (1024, 1.8)];
 const LONGEST_GET_NS: f64 = 150.0;
 const LONGEST_JOIN_NS: f64 = 200_000.0;
-/// Toroni reads in at most as many times the time of the blackboard.
+/// Bound of a read, as a multiple of the blackboard's.
 const TIMES_BLACKBOARD: f64 = 2.0;
 const BLACKBOARD: &str = "iceoryx2";
 /// Toroni takes at most this part of the time of these peers.
@@ -52,9 +52,9 @@ pub(super) fn run(field: &mut Field, plan: &Plan) -> Result<Report, Failure> {
     report.condition(
         "runs",
         format!(
-            "as many repetitions as take about {} s, one after the other, after a tenth of that as a warm-up; \
-             update: from the first publish until the last value can be read; join: without what comes before \
-             and after it",
+            "as many repetitions as take about {} s, one after the other; a warm-up comes before: a tenth of the \
+             updates or reads, at most {MOST_WARM_UPS}, or one join; update: from the first publish until the last \
+             value can be read; join: without what comes before and after it",
             plan.seconds
         ),
     );
@@ -120,7 +120,7 @@ fn measure(field: &mut Field, plan: &Plan) -> Result<Grid, Failure> {
     Ok(Grid { columns, rows })
 }
 
-/// Returns the columns of a run. Updates have the sizes that the command line chose, or else both.
+/// Returns the columns of a run. Updates have 64 and 1024 bytes, or those of the two that the command line chose.
 fn columns(plan: &Plan) -> Vec<Column> {
     let is_chosen = |size: &usize| !plan.sizes_are_chosen || plan.sizes.contains(size);
     let sizes = TIMES_PLAIN.iter().map(|(size, _)| *size).filter(is_chosen);

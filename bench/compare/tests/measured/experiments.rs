@@ -256,6 +256,8 @@ fn values_are_measured_beside_messages_that_are_not_retained() {
         ["update, 64 B: ≤ 1.15 ×", "update, 1024 B: ≤ 1.8 ×", "get, 64 B", "join of 500, 64 B"];
     assert_eq!(goals, expected);
     assert!(printed.contains("wrong = 0") && !printed.contains("FAILED"), "{printed}");
+    let warm_up = "a tenth of the updates or reads, at most 1000, or one join;";
+    assert!(printed.contains(warm_up), "{printed}");
     assert!(printed.contains("MISSING: nats: there is no /nonexistent"), "{printed}");
     let svg = std::fs::read_to_string(&plot).unwrap();
     assert!(VALUES.iter().all(|column| svg.contains(column)) && !svg.contains("NaN"), "{svg}");
