@@ -72,7 +72,7 @@ pub(crate) const PATHS: &[Path] = &[
             publish(fixture, rounds, 64)
         },
     },
-    // Reads the value without a slot.
+    // Reads the value of a topic; no subscriber takes part.
     Path { name: "get-64", run: |fixture, rounds| get(fixture, rounds, 64) },
     Path { name: "publish-with-64", run: |fixture, rounds| publish_with(fixture, rounds, 64) },
     Path { name: "filter-miss-8", run: |fixture, rounds| filter_miss(fixture, rounds, 8) },
