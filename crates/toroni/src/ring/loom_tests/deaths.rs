@@ -23,11 +23,6 @@ fn write_one_stamped(ring: Ring<'_>, owner_died: bool, stamp: u64) {
     write_stamped(&mut appender, stamp);
 }
 
-/// Does `work`, but dies at the step with this number. Returns whether the step was reached.
-fn dies_at(step: usize, work: impl FnOnce()) -> bool {
-    rehearsal::act(move |reached| reached.len() == step, work).1.is_none()
-}
-
 /// Reads the messages after the first three, which end at `end`. Each must be whole and must have
 /// been written by the model. Returns their stamps.
 fn follow_survivors(ring: Ring<'_>, end: u64) -> Vec<u64> {
@@ -63,34 +58,23 @@ fn check_end(memory: &Memory, end: u64) {
 /// Runs a model in which a writer dies, once for each step of its `work`.
 fn at_each_step(preemptions: usize, lay: fn() -> Memory, work: fn(Ring<'_>)) {
     for owner_died in [true, false] {
-        let mut step = 1;
-        loop {
-            // Not loom's type, because it reports from one execution to the next.
-            let died = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-            let report = std::sync::Arc::clone(&died);
-            model(preemptions, move || {
-                let memory = Arc::new(lay());
-                let end = tail(&memory);
-                let reader = reader(&memory, move |ring| {
-                    follow_survivors(ring, end);
-                });
-                let died = dies_at(step, || work(memory.ring()));
-                report.store(died, std::sync::atomic::Ordering::Relaxed);
-                let successor = {
-                    let memory = Arc::clone(&memory);
-                    // The lock may not know that the owner died.
-                    thread::spawn(move || write_one_stamped(memory.ring(), owner_died, SUCCESSOR))
-                };
-                successor.join().unwrap();
-                reader.join().unwrap();
-                check_end(&memory, end);
+        for_each_step(preemptions, 5, move |step| {
+            let memory = Arc::new(lay());
+            let end = tail(&memory);
+            let reader = reader(&memory, move |ring| {
+                follow_survivors(ring, end);
             });
-            if !died.load(std::sync::atomic::Ordering::Relaxed) {
-                break;
-            }
-            step += 1;
-        }
-        assert!(step > 5, "{step} steps are not all of them");
+            let died = dies_at(step, || work(memory.ring()));
+            let successor = {
+                let memory = Arc::clone(&memory);
+                // The lock may not know that the owner died.
+                thread::spawn(move || write_one_stamped(memory.ring(), owner_died, SUCCESSOR))
+            };
+            successor.join().unwrap();
+            reader.join().unwrap();
+            check_end(&memory, end);
+            died
+        });
     }
 }
 

@@ -24,6 +24,7 @@ use super::reader::{Cursor, Interrupted};
 use super::run::Run;
 use super::testing::{Memory, body, tag};
 use super::writer::{Appender, Record};
+use crate::hook::rehearsal;
 use crate::sync::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -50,6 +51,34 @@ fn model(preemptions: usize, steps: impl Fn() + Sync + Send + 'static) {
     // Reading the whole index once takes hundreds of steps.
     builder.max_branches = 20_000;
     builder.check(steps);
+}
+
+/// Does `work`, but dies at the step of this number. Returns whether it was reached.
+fn dies_at(step: usize, work: impl FnOnce()) -> bool {
+    rehearsal::act(move |reached| reached.len() == step, work).1.is_none()
+}
+
+/// Runs a model once for each step at which a writer may die. `steps` takes the number of the step, and returns whether the
+/// writer reached it. There must be more than `fewest`, so that none is left out.
+fn for_each_step(
+    preemptions: usize,
+    fewest: usize,
+    steps: impl Fn(usize) -> bool + Copy + Sync + Send + 'static,
+) {
+    let mut step = 1;
+    loop {
+        // Not loom's type, because it reports from one execution to the next.
+        let reached = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let report = std::sync::Arc::clone(&reached);
+        model(preemptions, move || {
+            report.store(steps(step), std::sync::atomic::Ordering::Relaxed);
+        });
+        if !reached.load(std::sync::atomic::Ordering::Relaxed) {
+            break;
+        }
+        step += 1;
+    }
+    assert!(step > fewest, "{step} steps are not all of them");
 }
 
 /// Writes message number `appender.sequence()`, stamped with this number.

@@ -1,7 +1,6 @@
 //! Values: a reader gets the newest message that it may have received, whole, whatever becomes of the writers.
 
 use super::*;
-use crate::hook::rehearsal;
 use crate::ring::position::to_index;
 use crate::ring::values::{Value, Values};
 use crate::ring::writer::header;
@@ -64,28 +63,49 @@ fn reading(memory: &Arc<Memory>, read: impl FnOnce(&Memory) + 'static) -> thread
     thread::spawn(move || read(&memory))
 }
 
+/// The header of a message of topic 0 that has one word.
+const SHORT: u64 = header(8, KEPT);
+
+/// Returns a stream of three messages of topic 0, one word each, with this much room for values. Topic 0 is retained, but
+/// has no value yet.
+fn three_short(units: usize) -> Memory {
+    let mut memory = Memory::laid(CAPACITY, START, &[8; 3]).with_values(1, units);
+    for sequence in 0..3 {
+        let place = to_index(short(sequence).position % CAPACITY / 8);
+        memory.words[place] = AtomicU64::new(SHORT);
+    }
+    memory.values().unwrap().declare(&memory.control, 0).unwrap();
+    memory
+}
+
+/// Returns where one of the three short messages starts.
+fn short(sequence: u64) -> RecordStart {
+    RecordStart { position: START + sequence * 16, sequence }
+}
+
+fn announce(memory: &Memory, sequence: u64) {
+    let record = short(sequence);
+    memory.values().unwrap().announce(0, record, record.position, 16);
+}
+
+fn retain(memory: &Memory, sequence: u64) {
+    memory.values().unwrap().retain(memory.ring(), short(sequence), SHORT);
+}
+
+fn announce_and_retain(memory: &Memory, sequence: u64) {
+    announce(memory, sequence);
+    retain(memory, sequence);
+}
+
 /// The buffer that a reader copies is reused by the second of two messages. All three are committed.
 #[test]
 fn loom_a_value_is_read_whole() {
     model(2, || {
-        // One word each.
-        let mut memory = Memory::laid(CAPACITY, START, &[8; 3]).with_values(1, 8);
-        let word = header(8, KEPT);
-        for number in 0..3 {
-            memory.words[to_index((START + number * 16) % CAPACITY / 8)] = AtomicU64::new(word);
-        }
-        memory.values().unwrap().declare(&memory.control, 0).unwrap();
-        let memory = Arc::new(memory);
-        let retain = |memory: &Memory, sequence: u64| {
-            let record = RecordStart { position: START + sequence * 16, sequence };
-            let values = memory.values().unwrap();
-            values.announce(0, record, record.position, 16);
-            values.retain(memory.ring(), record, word);
-        };
-        retain(&memory, 0);
+        let memory = Arc::new(three_short(8));
+        announce_and_retain(&memory, 0);
         let reader = reading(&memory, |memory| _ = read(memory));
-        retain(&memory, 1);
-        retain(&memory, 2);
+        announce_and_retain(&memory, 1);
+        announce_and_retain(&memory, 2);
         reader.join().unwrap();
         assert_eq!(read(&memory), Some(2));
     });
@@ -104,7 +124,7 @@ fn loom_a_value_is_no_older_than_what_was_received() {
     });
 }
 
-/// R1: who sees the end of the stream finds the value of before that end in the entry alone.
+/// R1: a reader that sees the end of the stream finds the newest value before that end in the entry alone.
 #[test]
 fn loom_a_value_is_visible_with_the_end_of_the_stream() {
     model(2, || {
@@ -122,58 +142,34 @@ fn loom_a_value_is_visible_with_the_end_of_the_stream() {
 /// A writer dies at each step of a message, while a reader reads. Another one repairs the stream and writes.
 #[test]
 fn loom_a_value_survives_its_writer() {
-    let mut step = 1;
-    loop {
-        // Not loom's type, because it reports from one execution to the next.
-        let died = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let report = std::sync::Arc::clone(&died);
-        model(1, move || {
-            let memory = Arc::new(retaining());
-            let reader = reading(&memory, |memory| {
-                let newest = received(memory);
-                assert!(read(memory) >= newest, "it had received {newest:?}");
-            });
-            let dies = move |reached: &[_]| reached.len() == step;
-            let lived = rehearsal::act(dies, || publish(&memory, false, KEPT)).1;
-            report.store(lived.is_none(), std::sync::atomic::Ordering::Relaxed);
-            let successor = {
-                let memory = Arc::clone(&memory);
-                thread::spawn(move || publish(&memory, true, OTHER))
-            };
-            successor.join().unwrap();
-            reader.join().unwrap();
-            let newest = received(&memory);
-            assert_eq!(kept(&memory), newest, "R1");
-            assert_eq!(read(&memory), newest);
+    for_each_step(1, 8, |step| {
+        let memory = Arc::new(retaining());
+        let reader = reading(&memory, |memory| {
+            let newest = received(memory);
+            assert!(read(memory) >= newest, "it had received {newest:?}");
         });
-        if !died.load(std::sync::atomic::Ordering::Relaxed) {
-            break;
-        }
-        step += 1;
-    }
-    assert!(step > 8, "{step} steps are not all of them");
+        let died = dies_at(step, || publish(&memory, false, KEPT));
+        let successor = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || publish(&memory, true, OTHER))
+        };
+        successor.join().unwrap();
+        reader.join().unwrap();
+        let newest = received(&memory);
+        assert_eq!(kept(&memory), newest, "R1");
+        assert_eq!(read(&memory), newest);
+        died
+    });
 }
 
 /// A publisher that has declared its topic makes room before it writes anything.
 #[test]
 fn loom_a_place_is_given_to_a_buffer_that_is_not_read() {
     model(2, || {
-        let mut memory = Memory::laid(CAPACITY, START, &[8; 3]).with_values(1, 12);
-        let word = header(8, KEPT);
-        for number in 0..3 {
-            memory.words[to_index((START + number * 16) % CAPACITY / 8)] = AtomicU64::new(word);
-        }
-        memory.values().unwrap().declare(&memory.control, 0).unwrap();
-        let memory = Arc::new(memory);
-        let retain = |memory: &Memory, sequence: u64| {
-            let record = RecordStart { position: START + sequence * 16, sequence };
-            let values = memory.values().unwrap();
-            values.announce(0, record, record.position, 16);
-            values.retain(memory.ring(), record, word);
-        };
-        retain(&memory, 0);
+        let memory = Arc::new(three_short(12));
+        announce_and_retain(&memory, 0);
         let reader = reading(&memory, |memory| _ = read(memory));
-        retain(&memory, 1);
+        announce_and_retain(&memory, 1);
         let values = memory.values().unwrap();
         values.make_room(values.entry(0).unwrap(), 128).unwrap();
         reader.join().unwrap();
@@ -184,28 +180,12 @@ fn loom_a_place_is_given_to_a_buffer_that_is_not_read() {
 #[test]
 fn loom_a_successor_reuses_a_buffer() {
     model(2, || {
-        let mut memory = Memory::laid(CAPACITY, START, &[8; 3]).with_values(1, 8);
-        let word = header(8, KEPT);
-        for number in 0..3 {
-            memory.words[to_index((START + number * 16) % CAPACITY / 8)] = AtomicU64::new(word);
-        }
-        memory.values().unwrap().declare(&memory.control, 0).unwrap();
-        let memory = Arc::new(memory);
-        let record = |sequence| RecordStart { position: START + sequence * 16, sequence };
-        let announce = |memory: &Memory, sequence| {
-            let record = record(sequence);
-            memory.values().unwrap().announce(0, record, record.position, 16);
-        };
-        let retain = move |memory: &Memory, sequence| {
-            memory.values().unwrap().retain(memory.ring(), record(sequence), word);
-        };
-        announce(&memory, 0);
-        retain(&memory, 0);
+        let memory = Arc::new(three_short(8));
+        announce_and_retain(&memory, 0);
         let reader = reading(&memory, |memory| _ = read(memory));
-        announce(&memory, 1);
-        retain(&memory, 1);
+        announce_and_retain(&memory, 1);
         announce(&memory, 2);
-        let successor = reading(&memory, move |memory| retain(memory, 2));
+        let successor = reading(&memory, |memory| retain(memory, 2));
         successor.join().unwrap();
         reader.join().unwrap();
     });
