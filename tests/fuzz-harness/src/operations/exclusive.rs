@@ -77,18 +77,13 @@ impl Handle<'_> {
 
 impl State {
     pub(super) fn become_exclusive(&mut self, number: usize, by: Attempt, die_at: u8) {
-        let fresh = self.writers[number].is_none().then(|| format!("writer {number}"));
         let mut slot = self.writers[number].take();
         // It would wait for ever for another handle of this very thread; one of the same handle is refused at once.
         let would_wait = self.exclusive.is_some_and(|exclusive| exclusive != number);
         let by = if by == Attempt::Wait && would_wait { Attempt::Timed } else { by };
         let (this, place) = (&*self, &mut slot);
         let (reached, result) = act(die_at, self.setup.robust, || {
-            if let Some(name) = fresh {
-                let bus = this.open(name.clone());
-                *place = Some(Writer::new(name, bus));
-            }
-            let Some(writer) = place.as_mut() else { unreachable!("made above") };
+            let writer = Writer::opened(place, number, this);
             let bus = &writer.bus;
             let result = match by {
                 Attempt::Try => match bus.try_exclusive() {

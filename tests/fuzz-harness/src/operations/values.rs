@@ -45,16 +45,11 @@ impl State {
     fn retain_of_writer(&mut self, writer: usize, topic: u8, number: usize, die_at: u8) {
         let exclusively = self.exclusive == Some(writer) && topic & 0x60 != 0x60;
         let is_kept_out = self.exclusive.is_some() && !exclusively;
-        let fresh = self.writers[writer].is_none().then(|| format!("writer {writer}"));
         let mut slot = self.writers[writer].take();
         let mut is_inline = false;
         let (this, place, inline) = (&*self, &mut slot, &mut is_inline);
         let (reached, outcome) = act(die_at, self.setup.robust, || {
-            if let Some(name) = fresh {
-                let bus = this.open(name.clone());
-                *place = Some(Writer::new(name, bus));
-            }
-            let Some(writer) = place.as_mut() else { unreachable!("made above") };
+            let writer = Writer::opened(place, writer, this);
             let topic = &topics()[number];
             let handle = writer.handle(number, topic, false, exclusively);
             let extensions = this.model.capacity() / 2 - 8 - handle.largest_message();

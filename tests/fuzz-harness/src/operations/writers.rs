@@ -32,17 +32,25 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(name: String, bus: Bus) -> Self {
-        Self {
-            name,
-            bus,
-            publishers: BTreeMap::new(),
-            is_participant: false,
-            exclusive: None,
-            topics: BTreeMap::new(),
-            declared: BTreeSet::new(),
-            counts: (0, 0),
-        }
+    /// The writer of this number in its place. Opens the bus if it is not there.
+    pub(super) fn opened<'a>(
+        place: &'a mut Option<Self>,
+        number: usize,
+        state: &State,
+    ) -> &'a mut Self {
+        place.get_or_insert_with(|| {
+            let name = format!("writer {number}");
+            Self {
+                bus: state.open(name.clone()),
+                name,
+                publishers: BTreeMap::new(),
+                is_participant: false,
+                exclusive: None,
+                topics: BTreeMap::new(),
+                declared: BTreeSet::new(),
+                counts: (0, 0),
+            }
+        })
     }
 
     /// Whether it has a slot.
@@ -135,15 +143,10 @@ impl State {
         let topic = usize::from(topic % 128) % topics.len();
         let free = self.free_bytes(topic);
         let mut plan = Plan { first_stamp: self.stamp, free, ..Plan::default() };
-        let fresh = self.writers[writer].is_none().then(|| format!("writer {writer}"));
         let mut slot = self.writers[writer].take();
         let (this, planned, place) = (&*self, &mut plan, &mut slot);
         let (reached, outcome) = act(die_at, self.setup.robust, || {
-            if let Some(name) = fresh {
-                let bus = this.open(name.clone());
-                *place = Some(Writer::new(name, bus));
-            }
-            let Some(writer) = place.as_mut() else { unreachable!("made above") };
+            let writer = Writer::opened(place, writer, this);
             planned.is_declared = writer.declared.contains(&(topic, exclusively));
             let handle = writer.handle(topic, &topics[topic], to_descendants, exclusively);
             planned.make(work, &handle, this, &topics[topic]);
