@@ -2,7 +2,7 @@
 
 use super::act::{CrashPoint, act};
 use super::state::{INLETS, Note, State, WRITERS};
-use super::writers::{Writer, topics};
+use super::writers::{Writer, extensions_of, topics};
 use std::collections::BTreeMap;
 use toroni::{PublishError, RetainError, RetainedError, RetainedMessage, ValueStats};
 use toroni_oracle::{Newest, Room, body, record_bytes};
@@ -52,8 +52,7 @@ impl State {
             let writer = Writer::opened(place, writer, this);
             let topic = &topics()[number];
             let handle = writer.handle(number, topic, false, exclusively);
-            let extensions = this.model.capacity() / 2 - 8 - handle.largest_message();
-            *inline = extensions > if this.setup.timestamps { 8 } else { 0 };
+            (_, *inline) = extensions_of(&handle, this, topic);
             writer.retain(number, topic, exclusively)
         });
         self.writers[writer] = slot;

@@ -389,14 +389,8 @@ fn next_bytes(plan: &Plan, count: usize) -> u64 {
 
 impl Plan {
     fn make(&mut self, work: Work, publisher: &Handle<'_>, state: &State, topic: &str) {
-        let largest_record = state.model.capacity() / 2;
         let longest = publisher.largest_message();
-        self.extensions = u32::try_from(largest_record - 8 - longest).unwrap();
-        let time = if state.setup.timestamps { 8 } else { 0 };
-        let inline = u32::try_from((1 + topic.len()).next_multiple_of(8)).unwrap();
-        let known = [time, time + inline].contains(&self.extensions);
-        assert!(known, "{} bytes of extensions for {topic:?}", self.extensions);
-        self.is_inline = self.extensions > time;
+        (self.extensions, self.is_inline) = extensions_of(publisher, state, topic);
         let length = |size: Size| u32::try_from(size.bytes(longest)).unwrap() + self.extensions;
         let several = |count: u8, sizes: [Size; 3]| -> Vec<u32> {
             sizes.into_iter().cycle().take(count.into()).map(length).collect()
@@ -407,7 +401,9 @@ impl Plan {
             Work::Burst(count, sizes) => several(count, sizes),
             Work::Batch(count, sizes) => {
                 let mut lengths = several(count, sizes);
-                while lengths.iter().copied().map(record_bytes).sum::<u64>() > largest_record {
+                while lengths.iter().copied().map(record_bytes).sum::<u64>()
+                    > state.model.capacity() / 2
+                {
                     lengths.pop();
                 }
                 lengths
@@ -421,6 +417,16 @@ impl Plan {
         let lengths = self.lengths.iter().map(|length| (length - self.extensions) as usize);
         (self.first_stamp..).zip(lengths).map(|(stamp, length)| body(stamp, length)).collect()
     }
+}
+
+/// What a handle's messages have before the payload: the bytes, and whether the topic's name is among them.
+pub(super) fn extensions_of(publisher: &Handle<'_>, state: &State, topic: &str) -> (u32, bool) {
+    let bytes = state.model.capacity() / 2 - 8 - publisher.largest_message();
+    let time = if state.setup.timestamps { 8 } else { 0 };
+    let inline = (1 + topic.len() as u64).next_multiple_of(8);
+    let known = [time, time + inline].contains(&bytes);
+    assert!(known, "{bytes} bytes of extensions for {topic:?}");
+    (u32::try_from(bytes).unwrap(), bytes > time)
 }
 
 fn publish(
