@@ -21,7 +21,7 @@ impl State {
             self.next_inlet += 1;
             (format!("inlet {number}"), self.next_inlet)
         });
-        let mut free = self.free_bytes(topic);
+        self.free = self.free_bytes(topic);
         let mut slot = self.bridges[number].take();
         let (this, place, wanted) = (&*self, &mut slot, &pieces);
         let (reached, outcome) = act(die_at, self.setup.robust, || {
@@ -48,10 +48,10 @@ impl State {
         match outcome {
             Some(outcome) if is_kept_out => self.settle_kept_out_inlet(&outcome),
             Some(outcome) => {
-                self.settle_inlet(number, cargo, &pieces, &mut free, outcome, &reached);
+                self.settle_inlet(number, cargo, &pieces, outcome, &reached);
             }
             None => {
-                self.follow_inlet(number, &pieces, &mut free, &reached);
+                self.follow_inlet(number, &pieces, &reached);
                 self.bury_inlet(number);
             }
         }
@@ -156,7 +156,6 @@ impl State {
         number: usize,
         cargo: Cargo,
         pieces: &[Piece],
-        free: &mut u64,
         outcome: Outcome,
         reached: &[CrashPoint],
     ) {
@@ -182,7 +181,7 @@ impl State {
                         assert_eq!((next, highest, found), expected, "{:?}", piece.stream);
                         self.check_open_streams(number);
                     } else if !self.release(number, piece) {
-                        self.settle_piece(number, work, piece, free);
+                        self.settle_piece(number, work, piece);
                     }
                 }
                 None
@@ -190,7 +189,7 @@ impl State {
             Outcome::Refused(count, error) => {
                 for piece in &pieces[..count] {
                     self.claim(number, piece).unwrap();
-                    self.settle_piece(number, work, piece, free);
+                    self.settle_piece(number, work, piece);
                 }
                 Some((&pieces[count], error))
             }
@@ -231,7 +230,7 @@ impl State {
     }
 
     /// Publishes a piece in the model, unless it has arrived before.
-    fn settle_piece(&mut self, number: usize, work: Work, piece: &Piece, free: &mut u64) {
+    fn settle_piece(&mut self, number: usize, work: Work, piece: &Piece) {
         if self.is_duplicate(piece) {
             self.tally.dropped += 1;
             self.bridges[number].as_mut().unwrap().duplicates += 1;
@@ -243,7 +242,7 @@ impl State {
         self.model.reserve(bytes);
         self.make_room(piece);
         self.enter_piece(number, piece);
-        self.commit_piece(length, piece, free);
+        self.commit_piece(length, piece);
         let counts = &mut self.bridges[number].as_mut().unwrap().counts;
         counts.0 += 1;
         counts.1 += bytes;
@@ -276,13 +275,13 @@ impl State {
         self.arrivals.touch(piece.stream, arrival, self.calls);
     }
 
-    fn commit_piece(&mut self, length: u32, piece: &Piece, free: &mut u64) {
+    fn commit_piece(&mut self, length: u32, piece: &Piece) {
         let extensions = length - u32::try_from(piece.payload).unwrap();
         self.model.commit(length, piece.stamp);
         self.notes.push(Note { extensions, ..piece.note.clone() });
         self.tally.published += 1;
         self.tally.losses += u64::from(piece.note.loss.is_some());
-        let room = self.room_for(piece.note.topic, length, free);
+        let room = self.room_for(piece.note.topic, length);
         if u64::from(extensions) == piece.note.extras() {
             self.keep(&piece.note, record_bytes(length), room);
         }
@@ -325,13 +324,7 @@ impl State {
 
     /// Does to the model what a dead inlet did that passed these steps. Whether the bus has marked what it
     /// committed as arrived is for the next inlet to see.
-    fn follow_inlet(
-        &mut self,
-        number: usize,
-        pieces: &[Piece],
-        free: &mut u64,
-        reached: &[CrashPoint],
-    ) {
+    fn follow_inlet(&mut self, number: usize, pieces: &[Piece], reached: &[CrashPoint]) {
         if reached.contains(&CrashPoint::MidGrow) {
             self.values.leak(pieces[0].note.topic);
         }
@@ -360,7 +353,7 @@ impl State {
                 CrashPoint::AfterCommit => {
                     let piece = self.next_commit(number, &mut left).unwrap().clone();
                     left.next();
-                    self.commit_piece(self.length(number, &piece), &piece, free);
+                    self.commit_piece(self.length(number, &piece), &piece);
                 }
                 _ => {}
             }

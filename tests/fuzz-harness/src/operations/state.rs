@@ -139,6 +139,8 @@ pub(super) struct State {
     /// Streams that a dead inlet may have claimed.
     pub(super) unsure: BTreeSet<StreamName>,
     pub(super) values: Values,
+    /// Bytes for values that were in no use before the operation, as far as that is known.
+    pub(super) free: u64,
     /// Topics in the bus's table.
     pub(super) interned: BTreeSet<usize>,
     /// The writer that is the exclusive publisher.
@@ -182,6 +184,7 @@ impl State {
             unordered: BTreeSet::new(),
             unsure: BTreeSet::new(),
             values: Values::new(MOST_VALUES as usize, VALUE_BYTES),
+            free: 0,
             interned: BTreeSet::new(),
             exclusive: None,
             orphaned: false,

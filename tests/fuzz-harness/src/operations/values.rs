@@ -250,11 +250,11 @@ impl State {
 
     /// For the record of a publisher that has not declared its topic: whether the bus keeps it. After one that may have taken
     /// some of what was free, only what was kept before is certain.
-    pub(super) fn room_for(&self, topic: usize, length: u32, free: &mut u64) -> Room {
+    pub(super) fn room_for(&mut self, topic: usize, length: u32) -> Room {
         let bytes = record_bytes(length);
         if self.values.room(topic, bytes, 0) == Room::Certain {
             return Room::Certain;
         }
-        self.values.room(topic, bytes, std::mem::take(free))
+        self.values.room(topic, bytes, std::mem::take(&mut self.free))
     }
 }

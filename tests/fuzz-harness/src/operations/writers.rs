@@ -110,8 +110,6 @@ struct Plan {
     is_inline: bool,
     /// Whether the handle has declared the topic retained.
     is_declared: bool,
-    /// Bytes for values that were in no use, as far as that is known.
-    free: u64,
     first_stamp: u64,
 }
 
@@ -141,8 +139,8 @@ impl State {
         let is_kept_out = self.exclusive.is_some() && !exclusively;
         let topics = topics();
         let topic = usize::from(topic % 128) % topics.len();
-        let free = self.free_bytes(topic);
-        let mut plan = Plan { first_stamp: self.stamp, free, ..Plan::default() };
+        self.free = self.free_bytes(topic);
+        let mut plan = Plan { first_stamp: self.stamp, ..Plan::default() };
         let mut slot = self.writers[writer].take();
         let (this, planned, place) = (&*self, &mut plan, &mut slot);
         let (reached, outcome) = act(die_at, self.setup.robust, || {
@@ -166,9 +164,9 @@ impl State {
         let before = self.tally.published;
         match outcome {
             Some(outcome) if is_kept_out => self.settle_kept_out(work, &plan, &outcome),
-            Some(outcome) => self.settle(writer, work, &mut plan, &note, outcome, &reached),
+            Some(outcome) => self.settle(writer, work, &plan, &note, outcome, &reached),
             None => {
-                self.follow(work, &mut plan, &note, &reached);
+                self.follow(work, &plan, &note, &reached);
                 self.bury_writer(writer);
             }
         }
@@ -228,7 +226,7 @@ impl State {
         &mut self,
         writer: usize,
         work: Work,
-        plan: &mut Plan,
+        plan: &Plan,
         note: &Note,
         outcome: Outcome,
         reached: &[CrashPoint],
@@ -278,7 +276,7 @@ impl State {
                             assert!(plan.is_declared && work != Work::Clear);
                             let newest = if together { plan.lengths.len() - 1 } else { count };
                             let length = plan.lengths[newest];
-                            let room = self.room_for(note.topic, length, &mut plan.free);
+                            let room = self.room_for(note.topic, length);
                             self.check_no_room(&error, record_bytes(length), room);
                             self.model.reserve(bytes);
                         }
@@ -295,7 +293,7 @@ impl State {
     }
 
     /// Does to the model what a dead writer did that passed these steps.
-    fn follow(&mut self, work: Work, plan: &mut Plan, note: &Note, reached: &[CrashPoint]) {
+    fn follow(&mut self, work: Work, plan: &Plan, note: &Note, reached: &[CrashPoint]) {
         let all = plan.lengths.iter().copied().map(record_bytes).sum();
         let mut next = 0;
         if reached.contains(&CrashPoint::MidGrow) {
@@ -329,13 +327,13 @@ impl State {
     }
 
     /// Commits the message of this index.
-    fn commit(&mut self, index: usize, work: Work, plan: &mut Plan, note: &Note) {
+    fn commit(&mut self, index: usize, work: Work, plan: &Plan, note: &Note) {
         let length = plan.lengths[index];
         let number = self.notes.len() as u64 - self.first_of(plan);
         self.model.commit(length, plan.first_stamp + number);
         self.notes.push(note.clone());
         self.tally.published += 1;
-        let mut room = self.room_for(note.topic, length, &mut plan.free);
+        let mut room = self.room_for(note.topic, length);
         let is_newest = !matches!(work, Work::Batch(..)) || index + 1 == plan.lengths.len();
         if plan.is_declared && is_newest && work != Work::Clear {
             assert_ne!(room, Room::TooLong, "it had declared the topic");
