@@ -80,8 +80,7 @@ impl Values {
     }
 
     /// Whether a topic can be declared, if it is not.
-    #[must_use]
-    pub fn has_place(&self, topic: usize) -> bool {
+    fn has_place(&self, topic: usize) -> bool {
         self.named.contains(&topic) || self.values.len() + self.named.len() < self.most
     }
 

@@ -24,14 +24,6 @@ pub(super) enum Kept {
     Missing(u64),
 }
 
-/// Whether a topic has no number, as the table was full when its handle was made.
-#[derive(Clone, Copy)]
-enum MayBeFull {
-    No,
-    /// Retaining the topic tries to enter it once more.
-    Perhaps,
-}
-
 impl State {
     pub(super) fn retain(&mut self, writer: u8, topic: u8, die_at: u8) {
         let number = usize::from(topic % 128) % topics().len();
@@ -70,8 +62,7 @@ impl State {
             }
             return self.bury_writer(writer);
         };
-        let may_be_full = if is_inline { MayBeFull::Perhaps } else { MayBeFull::No };
-        self.settle_retain(number, may_be_full, is_kept_out, outcome);
+        self.settle_retain(number, is_inline, is_kept_out, outcome);
     }
 
     fn retain_of_inlet(&mut self, inlet: usize, number: usize) {
@@ -79,48 +70,38 @@ impl State {
         let Some(topic) = bridge.topics.get_mut(&number) else { return };
         let outcome = bridge.inlet.retain(&mut topic.topic);
         let is_inline = topic.is_inline.expect("an operation has made it");
-        let may_be_full = if is_inline { MayBeFull::Perhaps } else { MayBeFull::No };
         self.learn_topic(number);
-        let is_inline = is_inline && !self.interned.contains(&number);
         let bridge = self.bridges[inlet].as_mut().expect("it is above");
-        bridge.topics.get_mut(&number).expect("it is above").is_inline = Some(is_inline);
-        self.settle_retain(number, may_be_full, self.exclusive.is_some(), outcome);
+        bridge.topics.get_mut(&number).expect("it is above").is_inline =
+            Some(is_inline && !self.interned.contains(&number));
+        self.settle_retain(number, is_inline, self.exclusive.is_some(), outcome);
     }
 
+    /// `is_inline`: the handle's topic had no number. Retaining it tries to enter it once more.
     fn settle_retain(
         &mut self,
         number: usize,
-        may_be_full: MayBeFull,
+        is_inline: bool,
         is_kept_out: bool,
         outcome: Result<(), RetainError>,
     ) {
-        match (may_be_full, matches!(outcome, Err(RetainError::TopicTableFull))) {
-            (MayBeFull::No, is_refused) => assert!(!is_refused, "it has a number"),
-            (MayBeFull::Perhaps, _) => {}
-        }
-        let refused = match outcome {
-            Ok(()) => {
-                assert!(!is_kept_out && self.interned.contains(&number));
-                self.values.declare(number).expect("no room");
-                None
-            }
-            Err(error) => Some(error),
-        };
-        match refused {
-            Some(RetainError::TopicTableFull) => {}
-            Some(RetainError::Publish(PublishError::Exclusive { .. })) => {
+        let is_full = matches!(outcome, Err(RetainError::TopicTableFull));
+        assert!(is_inline || !is_full, "it has a number");
+        self.tally.refused += u64::from(outcome.is_err());
+        match outcome {
+            Err(RetainError::TopicTableFull) => {}
+            Err(RetainError::Publish(PublishError::Exclusive { .. })) => {
                 assert!(is_kept_out);
                 self.tally.kept_out += 1;
             }
-            None | Some(RetainError::TooManyRetained { limit: MOST_VALUES }) => {
-                let may = self.values.is_retained(number) || self.values.has_place(number);
-                assert_eq!(refused.is_none(), may);
+            Ok(()) | Err(RetainError::TooManyRetained { limit: MOST_VALUES }) => {
+                assert!(!is_kept_out && self.interned.contains(&number));
+                assert_eq!(self.values.declare(number).is_ok(), outcome.is_ok());
                 self.model.stored = self.model.count();
                 self.orphaned = false;
             }
-            Some(error) => panic!("{error:?}"),
+            Err(error) => panic!("{error:?}"),
         }
-        self.tally.refused += u64::from(refused.is_some());
     }
 
     /// Takes a message that was committed, and for which there is room or not.
