@@ -155,7 +155,8 @@ impl State {
             self.compare_value(&topics[*number], &self.kept(*number), &read.map(Some));
         }
         let stats = self.bus.stats().unwrap().retained;
-        assert_eq!((stats.topics as usize, stats.max_topics), (self.values.topics().count(), 5));
+        let count = self.values.topics().count();
+        assert_eq!((stats.topics as usize, stats.max_topics), (count, MOST_VALUES));
     }
 
     fn compare_value(
