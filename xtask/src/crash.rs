@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::command::{Failure, run_tests};
-use crate::hooked;
+use crate::{hooked, metadata};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -44,6 +44,7 @@ const PAIRS: [&str; 15] = [
 ];
 
 pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    options.point.as_deref().map_or(Ok(()), check_point)?;
     hooked::build()?;
     test("crash", options)?;
     // Wake-ups are tested without these two.
@@ -57,6 +58,24 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         test("wake", options)?;
     }
     Ok(())
+}
+
+/// Refuses a crash point that does not exist: no test would kill a process.
+fn check_point(name: &str) -> Result<(), Failure> {
+    let path = metadata::root().join("crates/toroni/src/hook/crash_point.rs");
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| Failure(format!("cannot read {}: {error}", path.display())))?;
+    let points = points(&text);
+    if points.contains(&name) {
+        return Ok(());
+    }
+    Err(Failure(format!("there is no crash point {name}: use one of {}", points.join(", "))))
+}
+
+/// Returns the names of the crash points that this source declares.
+fn points(source: &str) -> Vec<&str> {
+    let list = source.split_once("crash_points! {\n").map_or("", |(_, list)| list);
+    list.lines().map_while(|line| line.split('"').nth(1)).collect()
 }
 
 fn test(executable: &str, options: &Options) -> Result<(), Failure> {
@@ -86,7 +105,6 @@ fn left_out(third: u32) -> impl Iterator<Item = &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metadata;
 
     #[test]
     fn each_third_has_each_lock_and_each_notifier() {
@@ -106,6 +124,21 @@ mod tests {
             ] {
                 assert!(chosen.iter().any(|pair| pair.contains(part)), "{part} in {chosen:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_crash_point_has_a_name_of_the_library() {
+        for name in ["after-lock", "after-announce", "after-reopen"] {
+            assert!(check_point(name).is_ok(), "{name}");
+        }
+        // The name of its variant, a part of a name, and nothing.
+        for name in ["AfterAnnounce", "after", ""] {
+            let error = check_point(name).unwrap_err().to_string();
+            let begin =
+                format!("there is no crash point {name}: use one of after-lock, after-reserve, ");
+            assert!(error.starts_with(&begin), "{error}");
+            assert!(error.ends_with(", after-reopen"), "{error}");
         }
     }
 
