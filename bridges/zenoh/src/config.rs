@@ -100,7 +100,7 @@ pub struct Export {
     /// text, that matches. Default: `application/octet-stream`.
     #[serde(default)]
     pub encoding: BTreeMap<String, String>,
-    /// Whether queries are answered from the ring.
+    /// Whether it answers queries, from the ring and from the values of retained topics.
     #[serde(default)]
     pub history: bool,
     /// Whether it also sends what came to this bus from elsewhere, and the losses on the way here.
@@ -124,7 +124,7 @@ pub struct Import {
     /// What is put in front of the topic on this bus. Default: nothing.
     #[serde(default)]
     pub under: String,
-    /// Whether it asks each export for the newest value of each topic when it first meets it.
+    /// Whether it asks each export for the newest message of each topic when it first meets it.
     #[serde(default)]
     pub history: bool,
     /// How long a message waits for one that should come before it.

@@ -147,7 +147,7 @@ fn a_bus_without_values_has_the_messages_and_the_node_says_so_when_it_starts() {
     pair.publish("a", "1");
 }
 
-/// What the topic's first messages are must not depend on who has the bus for a while.
+/// While a publisher is exclusive, the node can neither declare a topic nor publish its messages.
 #[test]
 fn a_topic_that_arrives_while_a_publisher_is_exclusive_is_retained_before_its_first_message() {
     let pair = Pair::new(8, "retain = true");
