@@ -1,5 +1,6 @@
 //! Answers queries in threads of its own: with the newest message of each topic, or with all messages from a sequence on.
-//! They come from the ring. If the ring no longer has the newest message of a retained topic, the answer has the topic's value.
+//! They come from the ring. If a query asks for the newest messages and the ring no longer has that of a retained topic, the
+//! answer has the topic's value.
 //!
 //! Two kinds of queries come: those of any Zenoh program, for `<prefix>/<pattern>`, if the export has `history`; and those
 //! of importers that meet an export, which also get its counts. Importers get what they have missed even without `history`.

@@ -225,7 +225,7 @@ impl Importing {
         if plan.retains {
             match inlet.retain(&mut topic) {
                 Ok(()) => {}
-                // Not before the topic is retained, and then with a place in the table of topics.
+                // Its messages wait until the topic is retained, and is in the table of topics.
                 Err(RetainError::Publish(error)) if error.is_temporary() => {
                     return Ok(Some(Refusal::Bus(error)));
                 }

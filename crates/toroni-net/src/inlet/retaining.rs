@@ -54,7 +54,7 @@ impl Retaining {
 }
 
 impl Inlet {
-    /// Says whether the topics that arrive are retained on the bus.
+    /// Sets whether the topics that arrive are retained on the bus. If the bus keeps no values, that is reported at once.
     #[must_use]
     pub fn retaining(mut self, is_wanted: bool) -> Self {
         self.retaining.is_wanted = is_wanted;

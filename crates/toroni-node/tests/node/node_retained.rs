@@ -49,7 +49,7 @@ impl Pair {
         assert!(message.topic().ends_with(topic) && message.text() == text, "{message:?}");
     }
 
-    /// Returns what a subscriber that joins now gets at once, and its origin.
+    /// Returns what a subscriber that joins now gets at once. All of it must be values from elsewhere.
     fn late(&self) -> Vec<String> {
         let mut subscriber = self.to.subscriber().pattern("**").retained(true).build().unwrap();
         let mut found = Vec::new();
@@ -85,7 +85,7 @@ fn late_subscribers_have_the_newest_message_of_each_topic_that_arrived() {
     assert_eq!(pair.late(), ["site/b=4"]);
     pair.publish("a", "5");
     assert_eq!(pair.late(), ["site/b=4", "site/a=5"]);
-    // `accept` takes only what is posted to its descendants.
+    // Of the topic `below`, `accept` takes only what is posted to the descendants.
     let above = pair.from.publisher("below").unwrap().to_descendants(true);
     above.publish("6").unwrap();
     until("the value arrives", || pair.late().last().is_some_and(|it| it == "site/below=6"));
