@@ -125,7 +125,7 @@ fn a_bus_without_room_for_a_value_has_the_messages_and_the_node_says_why_once() 
         pair.publish(topic, "1");
     }
     pair.receiver.wait_for_error(
-        "cannot retain b on bus to: 1 topics are retained: create the bus with more `retained` topics; what arrives is \
+        "cannot retain b on bus to: 1 topics are retained: create the bus with more `retained_topics`; what arrives is \
          published, and the bus does not keep it for late subscribers level=warn event=unretained bus=\"to\" topic=\"b\"",
     );
     assert_eq!(pair.late(), ["a=1"]);

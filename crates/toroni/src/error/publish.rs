@@ -202,7 +202,7 @@ pub enum RetainError {
         limit: u32,
     },
     /// As many topics are retained as the bus has room for.
-    #[error("{limit} topics are retained: create the bus with more `retained` topics")]
+    #[error("{limit} topics are retained: create the bus with more `retained_topics`")]
     TooManyRetained {
         /// Topics that the bus has room for.
         limit: u32,
